@@ -84,8 +84,29 @@ typedef struct ist_audit_site {
     char *file;       /* source, when debug information says */
     char *function;
     int line;
+    int cell;       /* of a notebook, which `line` is in, both from 1; 0: no notebook */
     uint32_t outer; /* the place that called this one's function, an earlier site; IST_AUDIT_NONE: not known */
 } ist_audit_site;
+
+/* Step of the way of data that source code reads back, its name in reports, what it says before the call. */
+#define IST_AUDIT_STEPS(X)                                                                                             \
+    X(DOWN, "download", "comes down with")                                                                             \
+    X(PASS, "argument", "is passed to")                                                                                \
+    X(RETURN, "result", "is returned by")                                                                              \
+    X(KEEP, "kept", "is kept as")                                                                                      \
+    X(UP, "upload", "goes up again with")                                                                              \
+    X(CALL, "unknown_call", "goes to a call that nothing here defines:")
+
+typedef enum ist_audit_step {
+#define X(id, name, text) IST_AUDIT_STEP_##id,
+    IST_AUDIT_STEPS(X)
+#undef X
+} ist_audit_step;
+
+typedef struct ist_audit_hop {
+    ist_audit_step step;
+    uint32_t site, entry; /* entry: label of the call or name */
+} ist_audit_hop;
 
 typedef struct ist_audit_log {
     ist_audit_event *events;
@@ -94,6 +115,8 @@ typedef struct ist_audit_log {
     size_t site_count, site_cap;
     char **labels;
     size_t label_count, label_cap;
+    ist_audit_hop *hops; /* of findings: each has some that follow each other */
+    size_t hop_count, hop_cap;
     uint64_t dropped; /* events that happened and are not here */
     char *program;    /* what was audited, for headings */
 } ist_audit_log;
@@ -170,6 +193,8 @@ typedef enum ist_audit_severity {
     X(REDUNDANT_UPLOAD, "redundant_upload", "unchanged data is written again", "write it once, during set-up")         \
     X(OVERWRITTEN, "overwritten_upload", "data is written and overwritten before anything uses it",                    \
       "leave the first transfer out, or gather on the host and transfer once")                                         \
+    X(HANDED_ON, "handed_on", "data comes to the host in a frame, for a call that is not defined here",                \
+      "see whether that call takes the buffer itself; if it uploads the data again, this is a chain")                  \
     X(POLL, "poll_loop", "the status of an event is asked for in a loop",                                              \
       "use clWaitForEvents or a callback (clSetEventCallback)")                                                        \
     X(REDUNDANT_WAIT, "redundant_wait", "nothing was enqueued since the last wait", "remove this wait")                \
@@ -209,9 +234,9 @@ const char *ist_audit_category_advice(int category); /* "" for what is necessary
 
 /* How often source code runs (source.h). */
 #define IST_AUDIT_CONTEXTS(X)                                                                                          \
-    X(RUN, "run")     /* not source code: something that ran */                                                        \
-    X(LOOP, "loop")   /* many times in a frame */                                                                      \
-    X(FRAME, "frame") /* once or a few times in a frame */                                                             \
+    X(RUN, "run")           /* not source code: something that ran */                                                  \
+    X(LOOP, "loop")         /* many times in a frame */                                                                \
+    X(FRAME, "frame")       /* once or a few times in a frame */                                                       \
     X(REPEATED, "repeated") /* in a loop of code that is not known to be part of a frame */                            \
     X(ONCE, "once")                                                                                                    \
     X(SETUP, "setup")
@@ -223,6 +248,8 @@ typedef enum ist_audit_context {
 } ist_audit_context;
 
 const char *ist_audit_context_name(int context);
+const char *ist_audit_step_name(int step);
+const char *ist_audit_step_text(int step);
 
 /* All events of one category at one place; of source code, all calls of one line (count: how many calls). */
 typedef struct ist_audit_finding {
@@ -234,8 +261,10 @@ typedef struct ist_audit_finding {
     uint32_t site, entry;
     uint32_t partner_site,
         partner_entry; /* chains and round trips: where the data goes up again; else IST_AUDIT_NONE */
-    uint32_t thread;   /* of the first */
-    uint32_t frames;   /* in how many frames */
+    size_t first_hop;  /* source code: the way of the data from here on */
+    uint32_t hop_count;
+    uint32_t thread; /* of the first */
+    uint32_t frames; /* in how many frames */
     uint64_t most_per_frame;
     uint64_t count, bytes; /* of all; the partner's bytes too */
     double wait_ms, move_ms;

@@ -44,6 +44,24 @@ const char *ist_audit_category_advice(int category) {
     return categories[category].advice;
 }
 
+const char *ist_audit_step_name(int step) {
+    static const char *const names[] = {
+#define X(id, name, text) name,
+        IST_AUDIT_STEPS(X)
+#undef X
+    };
+    return names[step];
+}
+
+const char *ist_audit_step_text(int step) {
+    static const char *const texts[] = {
+#define X(id, name, text) text,
+        IST_AUDIT_STEPS(X)
+#undef X
+    };
+    return texts[step];
+}
+
 const char *ist_audit_context_name(int context) {
     static const char *const names[] = {
 #define X(id, name) name,
@@ -67,6 +85,8 @@ const char *ist_audit_finding_advice(const ist_audit_finding *f) {
         return "leave the order to the stream; wait once, at the end";
     case IST_AUDIT_CAT_HOST_POINTER:
         return "create it on the device (device=...), or once, during set-up";
+    case IST_AUDIT_CAT_HANDED_ON:
+        return "pass the tensor itself where the call takes one; if it uploads the copy again, this is a chain";
     case IST_AUDIT_CAT_BLOCKING:
         return "transfer after the last step, or from pinned memory with non_blocking=True";
     default:
@@ -134,6 +154,7 @@ void ist_audit_log_free(ist_audit_log *log) {
     for (size_t i = 0; i < log->label_count; i++) free(log->labels[i]);
     free(log->sites);
     free(log->labels);
+    free(log->hops);
     free(log->events);
     free(log->program);
     *log = (ist_audit_log){0};
@@ -171,7 +192,9 @@ static const char *base_name(const char *path) {
 char *ist_audit_site_text(const ist_audit_log *log, uint32_t site, char *text, size_t size) {
     const ist_audit_site *s = site < log->site_count ? &log->sites[site] : NULL;
     const char *in = s && s->function ? " in " : "", *function = s && s->function ? s->function : "";
-    if (s && s->file && s->line > 0)
+    if (s && s->file && s->line > 0 && s->cell > 0)
+        snprintf(text, size, "%s:%d:%d%s%s", s->file, s->cell, s->line, in, function);
+    else if (s && s->file && s->line > 0)
         snprintf(text, size, "%s:%d%s%s", s->file, s->line, in, function);
     else if (s && s->file)
         snprintf(text, size, "%s", s->file);

@@ -33,6 +33,7 @@ void ist_audit_json_place(json_t *to, const ist_audit_log *log, uint32_t entry, 
     json_object_set_new(to, "entry", ist_audit_json_string(ist_audit_label(log, entry)));
     json_object_set_new(to, "file", s && s->file ? ist_audit_json_string(s->file) : json_null());
     json_object_set_new(to, "line", s && s->file && s->line > 0 ? json_integer(s->line) : json_null());
+    if (s && s->cell > 0) json_object_set_new(to, "cell", json_integer(s->cell));
     json_object_set_new(to, "function", s && s->function ? ist_audit_json_string(s->function) : json_null());
     json_object_set_new(to, "module", s && s->module ? ist_audit_json_string(s->module) : json_null());
     json_object_set_new(to, "offset", s && s->module ? ist_audit_json_number(s->offset) : json_null());
@@ -47,6 +48,18 @@ json_t *ist_audit_json_chain(const ist_audit_log *log, const ist_audit_finding *
     json_array_append_new(chain, down);
     json_array_append_new(chain, up);
     return chain;
+}
+
+json_t *ist_audit_json_hops(const ist_audit_log *log, const ist_audit_finding *finding) {
+    json_t *hops = json_array();
+    for (uint32_t k = 0; k < finding->hop_count; k++) {
+        const ist_audit_hop *hop = &log->hops[finding->first_hop + k];
+        json_t *o = json_object();
+        json_object_set_new(o, "step", json_string(ist_audit_step_name(hop->step)));
+        ist_audit_json_place(o, log, hop->entry, hop->site);
+        json_array_append_new(hops, o);
+    }
+    return hops;
 }
 
 /* Source file, else module, else nothing; then the function. */

@@ -21,6 +21,9 @@ void ist_audit_json_place(json_t *to, const ist_audit_log *log, uint32_t entry, 
 /* Places of a finding that has two ends, as an array: the way down, the way up; else an empty one. */
 json_t *ist_audit_json_chain(const ist_audit_log *log, const ist_audit_finding *finding);
 
+/* The way of a finding's data, as an array of places that each say which step it is; empty when it is not known. */
+json_t *ist_audit_json_hops(const ist_audit_log *log, const ist_audit_finding *finding);
+
 /* Writes and releases `root`. */
 ist_status ist_audit_json_dump(json_t *root, FILE *out, ist_error *err);
 

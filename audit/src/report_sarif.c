@@ -33,7 +33,8 @@ static json_t *sarif_location(const ist_audit_log *log, uint32_t site, const cha
     const char *path = !s ? NULL : s->file ? s->file : s->module;
     if (path) {
         json_object_set_new(physical, "artifactLocation", json_pack("{s:o}", "uri", uri(path)));
-        if (s->file && s->line > 0) json_object_set_new(physical, "region", json_pack("{s:i}", "startLine", s->line));
+        if (s->file && s->line > 0 && !s->cell)
+            json_object_set_new(physical, "region", json_pack("{s:i}", "startLine", s->line));
         json_object_set(location, "physicalLocation", physical);
     }
     json_decref(physical);
@@ -57,6 +58,24 @@ static void sarif_message(const ist_audit_report *r, const ist_audit_finding *f,
                  f->training ? ", training" : "", ist_audit_finding_advice(f));
 }
 
+/* The way of the data, hop by hop; NULL when it is not known. */
+static json_t *sarif_flow(const ist_audit_report *r, const ist_audit_finding *f) {
+    json_t *locations = json_array();
+    if (!f->hop_count) {
+        json_decref(locations);
+        return NULL;
+    }
+    for (uint32_t k = 0; k < f->hop_count; k++) {
+        const ist_audit_hop *hop = &r->log->hops[f->first_hop + k];
+        char text[PLACE];
+        snprintf(text, sizeof text, "%s %s", ist_audit_step_text(hop->step), ist_audit_label(r->log, hop->entry));
+        json_t *location = sarif_location(r->log, hop->site, NULL);
+        json_object_set_new(location, "message", json_pack("{s:o}", "text", ist_audit_json_string(text)));
+        json_array_append_new(locations, json_pack("{s:o}", "location", location));
+    }
+    return json_pack("[{s:[{s:o}]}]", "threadFlows", "locations", locations);
+}
+
 static json_t *sarif_result(const ist_audit_report *r, const ist_audit_finding *f) {
     char text[1024], id[IST_AUDIT_ID];
     sarif_message(r, f, text, sizeof text);
@@ -68,6 +87,8 @@ static json_t *sarif_result(const ist_audit_report *r, const ist_audit_finding *
     if (f->partner_entry != IST_AUDIT_NONE)
         json_object_set_new(o, "relatedLocations",
                             json_pack("[o]", sarif_location(r->log, f->partner_site, "the data goes up again here")));
+    json_t *flow = sarif_flow(r, f);
+    if (flow) json_object_set_new(o, "codeFlows", flow);
     json_object_set_new(
         o, "partialFingerprints",
         json_pack("{s:o}", "isthmusFinding/v1", ist_audit_json_string(ist_audit_finding_id(r, f, id, sizeof id))));

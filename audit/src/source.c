@@ -33,25 +33,77 @@ ist_status ist_audit_source_skip(ist_audit_source *source, const char *path, con
     return IST_OK;
 }
 
-static ist_status read_text(ist_audit_source *source, const char *path, size_t inner, const char *text, size_t length,
+/* A unit with its files, read, judged, forgotten. */
+static ist_status read_unit(ist_audit_source *source, const ist_src_file *files, size_t count, bool python,
                             ist_error *err) {
     ist_src_unit unit;
-    bool python = ist_audit_language_of(path) == IST_AUDIT_LANGUAGE_PYTHON;
     ist_status status = IST_OK;
-    if (ist_src_unit_init(&unit, path + (inner < strlen(path) ? inner : 0)))
-        (python ? ist_src_read_python : ist_src_read_c)(&unit, text, length);
-    else
-        unit.failed = true;
-    if (!unit.failed) status = ist_src_judge(&unit, source, path, python, err);
-    if (unit.failed) status = ist_fail(err, IST_E_MEMORY, "out of memory for %s", path);
+    size_t length = 0;
+    for (size_t k = 0; k < count; k++) length += files[k].length;
+    bool good = ist_src_unit_init(&unit, length);
+    for (size_t k = 0; good && k < count; k++) good = ist_src_add_file(&unit, &files[k]);
+    if (good) (python ? ist_src_read_python : ist_src_read_c)(&unit);
+    if (good && !unit.failed) status = ist_src_judge(&unit, source, python, err);
+    if (!good || unit.failed) status = ist_fail(err, IST_E_MEMORY, "out of memory for %s", files[0].path);
     source->lines += unit.lines;
     source->log.dropped += unit.dropped;
-    if (python)
-        source->python_files++;
-    else
-        source->c_files++;
     ist_src_unit_free(&unit);
     return status;
+}
+
+static void forget_texts(ist_audit_source *source) {
+    for (size_t k = 0; k < source->text_count; k++) {
+        free(source->texts[k].path);
+        free(source->texts[k].text);
+        free(source->texts[k].cells);
+    }
+    source->text_count = source->text_bytes = 0;
+}
+
+static const char *inner_path(const char *path, size_t inner) {
+    return path + (inner < strlen(path) ? inner : 0);
+}
+
+/* The Python files that wait. */
+static ist_status read_texts(ist_audit_source *source, ist_error *err) {
+    size_t n = source->text_count;
+    if (!n) return IST_OK;
+    ist_src_file *files = calloc(n, sizeof *files);
+    ist_status status = files ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for %zu files", n);
+    for (size_t k = 0; files && k < n; k++) {
+        const ist_audit_text *t = &source->texts[k];
+        files[k] = (ist_src_file){.path = t->path,
+                                  .inner = inner_path(t->path, t->inner),
+                                  .text = t->text,
+                                  .length = t->length,
+                                  .cells = t->cells};
+    }
+    if (files) status = read_unit(source, files, n, true, err);
+    free(files);
+    forget_texts(source);
+    return status;
+}
+
+/* Takes `text` and `cells`. */
+static ist_status keep_text(ist_audit_source *source, const char *path, size_t inner, char *text, size_t length,
+                            uint32_t *cells, ist_error *err) {
+    ist_status status = IST_OK;
+    char *copy = ist_strdup(path);
+    if (source->text_bytes + length > IST_AUDIT_SOURCE_TOGETHER) status = read_texts(source, err);
+    if (!status &&
+        (!copy || !ist_grow((void **)&source->texts, &source->text_cap, source->text_count + 1, sizeof *source->texts)))
+        status = ist_fail(err, IST_E_MEMORY, "out of memory for %s", path);
+    if (status) {
+        free(copy);
+        free(text);
+        free(cells);
+        return status;
+    }
+    source->texts[source->text_count++] =
+        (ist_audit_text){.path = copy, .inner = inner, .text = text, .length = length, .cells = cells};
+    source->text_bytes += length;
+    source->python_files++;
+    return IST_OK;
 }
 
 ist_status ist_audit_source_add(ist_audit_source *source, const char *path, size_t inner, const char *bytes,
@@ -63,7 +115,11 @@ ist_status ist_audit_source_add(ist_audit_source *source, const char *path, size
     if (!ist_src_decode(bytes, count, &text, &length, &reason))
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu bytes of %s", count, path);
     if (reason) return ist_audit_source_skip(source, path, reason, err);
-    ist_status status = read_text(source, path, inner, text, length, err);
+    if (ist_audit_language_of(path) == IST_AUDIT_LANGUAGE_PYTHON)
+        return keep_text(source, path, inner, text, length, NULL, err);
+    ist_src_file file = {.path = path, .inner = inner_path(path, inner), .text = text, .length = length};
+    ist_status status = read_unit(source, &file, 1, false, err);
+    source->c_files++;
     free(text);
     return status;
 }
@@ -80,6 +136,7 @@ static int by_weight(const void *a, const void *b) {
 
 ist_status ist_audit_source_finish(ist_audit_source *source, const char *name, ist_error *err) {
     ist_audit_report *r = &source->report;
+    IST_TRY(read_texts(source, err));
     r->log = &source->log;
     free(source->log.program);
     source->log.program = ist_strdup(name);
@@ -129,6 +186,8 @@ void ist_audit_source_free(ist_audit_source *source) {
         free(source->skipped[k].reason);
     }
     free(source->skipped);
+    forget_texts(source);
+    free(source->texts);
     ist_audit_report_free(&source->report);
     ist_audit_log_free(&source->log);
     *source = (ist_audit_source){0};

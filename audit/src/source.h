@@ -2,7 +2,7 @@
  *
  * Calls are OpenCL's (C and C++ bindings), CUDA's runtime, PyOpenCL's, PyTorch's and CuPy's. A file is read as tokens,
  * so comments and strings do not count; nothing is compiled or run. Python needs to know what a name holds, which
- * source_python.c works out within the file: what cannot be known to be on a device is not reported.
+ * source_python.c works out over all files together: what cannot be known to be on a device is not reported.
  *
  * The order of work: ist_audit_source_add or ist_audit_source_skip per file, ist_audit_source_finish, writers.
  *
@@ -14,8 +14,9 @@
 #include "audit/report.h"
 
 enum {
-    IST_AUDIT_SOURCE_LIMIT = 64 << 20, /* bytes of a file */
-    IST_AUDIT_SOURCE_FINDINGS = 100000 /* of all files; more are counted */
+    IST_AUDIT_SOURCE_LIMIT = 64 << 20,     /* bytes of a file */
+    IST_AUDIT_SOURCE_TOGETHER = 256 << 20, /* bytes of Python that are looked at together; then a new group begins */
+    IST_AUDIT_SOURCE_FINDINGS = 100000     /* of all files; more are counted */
 };
 
 typedef enum ist_audit_language {
@@ -31,12 +32,21 @@ typedef struct ist_audit_skipped {
     char *path, *reason;
 } ist_audit_skipped;
 
+/* A Python file that waits for the others. */
+typedef struct ist_audit_text {
+    char *path, *text;
+    size_t inner, length;
+    uint32_t *cells; /* notebooks: cell and line of each line; else NULL */
+} ist_audit_text;
+
 typedef struct ist_audit_source {
     ist_audit_log log;       /* the places and calls of the findings; no events */
     ist_audit_report report; /* points to log */
     uint64_t c_files, python_files, lines;
     ist_audit_skipped *skipped;
     size_t skipped_count, skipped_cap, finding_cap;
+    ist_audit_text *texts;
+    size_t text_count, text_cap, text_bytes;
 } ist_audit_source;
 
 /* Reads one file of ist_audit_language_of(path). `path` is what reports show; its part from `inner` on tells about

@@ -285,7 +285,20 @@ static void read_tokens(ist_c_reader *r, const char *text, size_t count) {
     r->u->lines = r->lexer.line;
 }
 
-void ist_src_read_c(ist_src_unit *unit, const char *text, size_t count) {
+/* What the judge follows, of uploads that know the line of their download. */
+static void add_chains(ist_src_unit *u) {
+    for (size_t i = 0; i < u->hit_count && !u->failed; i++) {
+        const ist_src_hit *h = &u->hits[i];
+        if (!h->from) continue;
+        uint32_t down = ist_src_hop_add(u, (ist_src_hop){.kind = IST_SRC_HOP_DOWN, .line = h->from});
+        ist_src_add_chain(u, ist_src_hop_add(u, (ist_src_hop){.before = down,
+                                                              .kind = IST_SRC_HOP_UP,
+                                                              .line = h->line,
+                                                              .derived = h->flags & IST_SRC_DERIVED}));
+    }
+}
+
+void ist_src_read_c(ist_src_unit *unit) {
     ist_c_reader *r = malloc(sizeof *r);
     bool opencl = false;
     for (int pass = 1; r && pass <= PASSES && !unit->failed; pass++) {
@@ -293,10 +306,11 @@ void ist_src_read_c(ist_src_unit *unit, const char *text, size_t count) {
         r->u = unit;
         r->opencl = opencl;
         ist_src_begin_pass(unit);
-        read_tokens(r, text, count);
+        read_tokens(r, unit->files[0].text, unit->files[0].length);
         opencl = r->opencl;
         if (!unit->hit_count && !opencl) break; /* nothing to learn about */
     }
     if (!r) unit->failed = true;
     free(r);
+    add_chains(unit);
 }

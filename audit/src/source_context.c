@@ -67,7 +67,8 @@ static void find_callers(ist_src_unit *u) {
     }
     for (size_t k = 0; k < u->function_count; k++) {
         ist_src_function *f = &u->functions[k];
-        f->training = f->training || (u->training && !f->evaluates) || (f->called && !f->called_outside_training);
+        f->training =
+            f->training || (u->files[f->file].training && !f->evaluates) || (f->called && !f->called_outside_training);
         if (f->role == IST_SRC_PLAIN && f->called && !f->called_outside_setup) f->role = IST_SRC_SETUP;
     }
 }

@@ -19,6 +19,7 @@ static json_t *finding_object(const ist_audit_report *r, const ist_audit_finding
     json_object_set_new(o, "count", ist_audit_json_number(f->count));
     json_object_set_new(o, "bytes", json_null());
     json_object_set_new(o, "chain", ist_audit_json_chain(r->log, f));
+    json_object_set_new(o, "hops", ist_audit_json_hops(r->log, f));
     return o;
 }
 

@@ -1,9 +1,10 @@
-/* The reading of one Python file. Private to source_py*.c and source_python.c.
+/* The reading of Python files, all of a project. Private to source_py*.c and source_python.c.
  *
- * source_python.c walks through statements and scopes, source_py_expr.c through expressions; source_py_calls.c knows
- * functions and methods. What an expression gives is an ist_src_value of the kinds below, worked out along the text:
- * the last assignment counts, branches are not told apart. Attributes of self, results and parameters of functions are
- * known from the pass before; after three passes a value has travelled through two calls.
+ * source_python.c goes over the files, source_py_scopes.c through statements and scopes, source_py_expr.c through
+ * expressions; source_py_calls.c knows functions and methods, source_py_flow.c what goes through them. What an
+ * expression gives is an ist_src_value of the kinds below, worked out along the text: the last assignment counts,
+ * branches are not told apart. Attributes, results and parameters of functions are known from the pass before; passes
+ * go on until nothing changes, at most IST_PY_PASSES times.
  *
  * What must hold: nothing is reported of a value that is not known to be a tensor, but for calls that only tensors
  * have; depth is bounded. */
@@ -11,7 +12,7 @@
 #define IST_AUDIT_SOURCE_PY_H
 
 #include "audit/source_py_lex.h"
-#include "audit/source_unit.h"
+#include "audit/source_py_project.h"
 
 /* ist_src_value.kind */
 enum {
@@ -26,7 +27,9 @@ enum {
     IST_PY_BUFFER,
     IST_PY_DEVICE,
     IST_PY_HOST_DEVICE,
-    IST_PY_DTYPE
+    IST_PY_DTYPE,
+    IST_PY_FUNCTION, /* a function of the project, `of` */
+    IST_PY_CLASS     /* a class of the project, `of`; of other kinds `of` is the class of the value */
 };
 
 /* ist_src_value.flags */
@@ -41,11 +44,19 @@ enum {
     IST_PY_MADE = 128    /* zeros, ones and so on, made in host memory */
 };
 
-enum { IST_PY_ARGS = 12, IST_PY_ELEMENTS = 8, IST_PY_DEPTH = 150, IST_PY_BLOCKS = 128, IST_PY_PATH = 128 };
+enum {
+    IST_PY_ARGS = 12,
+    IST_PY_ELEMENTS = 8,
+    IST_PY_DEPTH = 150,
+    IST_PY_BLOCKS = 128,
+    IST_PY_PATH = 256,
+    IST_PY_PASSES = 8
+};
 
 typedef struct ist_py_arg {
     uint32_t keyword; /* name; 0: by position */
     uint32_t first, end;
+    bool star; /* *arguments: not known which */
     ist_src_value value;
 } ist_py_arg;
 
@@ -71,7 +82,7 @@ typedef struct ist_py_binding {
 typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_PY_CLASS_BLOCK } ist_py_block_kind;
 
 typedef struct ist_py_block {
-    uint32_t indent, function, loop, owner, branch;
+    uint32_t indent, function, loop, owner, class_, branch;
     size_t bindings, base;
     uint32_t narrowed; /* as in the reader, for the block */
     ist_src_value before_narrowing;
@@ -81,12 +92,17 @@ typedef struct ist_py_block {
 
 typedef struct ist_py_reader {
     ist_src_unit *u;
+    ist_py_project *p;
+    uint32_t module, stamp; /* of the file; stamp: of the file in this pass */
+    uint32_t *imports;      /* names with an alias in this file */
+    size_t import_count, import_cap;
     const ist_py_token *tokens;
     uint32_t at, end; /* in tokens */
     uint32_t line_start;
-    uint32_t function, loop, owner;
-    bool module_class, training; /* the class is a module; the branch is for training */
-    bool cached;                 /* a decorator keeps the results of the function that follows */
+    uint32_t function, loop, owner, class_; /* owner: name of the class */
+    bool module_class, training;            /* the class is a module; the branch is for training */
+    /* Decorators of what follows: results are kept; it is read like an attribute; its fields are its arguments. */
+    bool cached, property, data;
     bool torch, numpy, cupy, opencl;
     unsigned depth;
     ist_src_value elements[IST_PY_ELEMENTS]; /* of the tuple, or of what is iterated, that ended at element_end */
@@ -112,14 +128,42 @@ void ist_py_assign(ist_py_reader *reader, uint32_t first, uint32_t end, ist_src_
 /* ---- source_py_calls.c ---- */
 
 ist_src_value ist_py_apply(ist_py_reader *reader, ist_py_call *call);
-/* The attribute `name` of a value. */
-ist_src_value ist_py_attribute(ist_py_reader *reader, ist_src_value on, const char *path, const char *name,
-                               size_t length);
+/* The attribute `name` of a value; imported: the path begins with a module. */
+ist_src_value ist_py_attribute(ist_py_reader *reader, ist_src_value on, bool imported, const char *path,
+                               const ist_py_token *name);
 /* The value decides about a branch. */
 void ist_py_truth(ist_py_reader *reader, ist_src_value value, uint32_t line);
 void ist_py_format(ist_py_reader *reader, ist_src_value value, uint32_t line, const char *label);
 uint32_t ist_py_hit(ist_py_reader *reader, ist_src_op op, unsigned flags, uint32_t line, const char *label);
 bool ist_py_is_model_name(const char *name, size_t length);
+
+/* ---- source_py_flow.c: what goes through functions and attributes ---- */
+
+/* The value is uploaded by this hit. */
+void ist_py_uploaded(ist_py_reader *reader, uint32_t hit, ist_src_value value);
+/* The value goes to a call of something that is not known. */
+void ist_py_handed(ist_py_reader *reader, const ist_py_call *call);
+/* A way as the function being read sees it: one that begins with another function's parameter begins with what callers
+ * pass. */
+uint32_t ist_py_here(const ist_py_reader *reader, uint32_t origin);
+uint32_t ist_py_downloaded(ist_py_reader *reader, uint32_t line);
+/* The call of a function of the project; the first `skip` parameters are not given. */
+ist_src_value ist_py_call_function(ist_py_reader *reader, const ist_py_call *call, uint32_t number, uint32_t skip);
+/* An instance of a class of the project. */
+ist_src_value ist_py_construct(ist_py_reader *reader, const ist_py_call *call, uint32_t number);
+/* The attribute or field of whatever has the class `number` holds what any line puts there. */
+void ist_py_keep(ist_py_reader *reader, uint32_t number, const char *name, size_t length, uint32_t line,
+                 ist_src_value value);
+/* What has been seen there so far, and this. */
+void ist_py_join(ist_src_value *kept, ist_src_value value);
+/* What was kept; false: nothing. */
+bool ist_py_kept(const ist_py_reader *reader, uint32_t number, const char *name, size_t length, ist_src_value *value);
+/* What a name that is not bound here means to the file: a function, class or variable of the project. */
+ist_src_value ist_py_global(ist_py_reader *reader, uint32_t name);
+/* The same for "package.module.name". */
+ist_src_value ist_py_global_path(const ist_py_reader *reader, const char *path);
+/* The record of the dictionary at a token. */
+uint32_t ist_py_record(ist_py_reader *reader, const ist_py_token *token);
 
 /* ---- values ---- */
 
@@ -129,17 +173,26 @@ static inline bool ist_py_is_sure(ist_src_value v) {
 static inline ist_src_value ist_py_of(unsigned kind, unsigned flags) {
     return (ist_src_value){.kind = (uint8_t)kind, .flags = (uint8_t)flags};
 }
+/* Whether anything is known of it. */
+static inline bool ist_py_is_known(ist_src_value v) {
+    return v.kind || v.of || v.origin;
+}
+static inline bool ist_py_is_instance(ist_src_value v) {
+    return v.of && v.kind != IST_PY_FUNCTION && v.kind != IST_PY_CLASS;
+}
 /* Either of two. */
 ist_src_value ist_py_either(ist_src_value a, ist_src_value b);
 /* The result of an operation on both. */
 ist_src_value ist_py_combine(ist_src_value a, ist_src_value b);
 
-/* ---- names (source_python.c) ---- */
+/* ---- source_py_scopes.c ---- */
+
+void ist_py_statement(ist_py_reader *reader, const ist_py_lexer *line);
+/* Behind the last line of a file. */
+void ist_py_end_file(ist_py_reader *reader);
 
 ist_src_value ist_py_lookup(const ist_py_reader *reader, uint32_t name);
 void ist_py_bind(ist_py_reader *reader, uint32_t name, ist_src_value value);
-/* Attributes of self, kept over the whole class. */
-uint32_t ist_py_attribute_name(ist_py_reader *reader, const char *name, size_t length);
 /* The name can only be a tensor in this function, which a later line shows. */
 void ist_py_hint(ist_py_reader *reader, uint32_t name);
 

@@ -22,6 +22,14 @@ ist_src_value ist_py_numpy_function(ist_py_reader *r, const ist_py_call *c) {
     return args;
 }
 
+ist_src_value ist_py_image_function(const ist_py_call *c) {
+    ist_src_value first = ist_py_value_of(ist_py_positional(c, 0));
+    unsigned changed = first.origin && !ist_py_one_of(c, " fromarray ") ? IST_PY_DERIVED : 0;
+    return (ist_src_value){.kind = IST_PY_HOST,
+                           .flags = (uint8_t)((first.flags & IST_PY_DERIVED) | changed),
+                           .origin = first.kind <= IST_PY_HOST_TENSOR ? first.origin : 0};
+}
+
 ist_src_value ist_py_cupy_function(ist_py_reader *r, const ist_py_call *c) {
     ist_src_value args = ist_py_all_args(c), first = ist_py_value_of(ist_py_positional(c, 0));
     ist_src_value array = ist_py_of(IST_PY_TENSOR, IST_PY_SURE | IST_PY_PLACED | IST_PY_ARRAY);
@@ -36,7 +44,7 @@ ist_src_value ist_py_cupy_function(ist_py_reader *r, const ist_py_call *c) {
                          (first.flags & IST_PY_DERIVED ? IST_SRC_DERIVED : 0);
         uint32_t hit =
             ist_py_hit(r, IST_SRC_UP, flags, c->line, ist_py_named(c, "array") ? "cupy.array()" : "cupy.asarray()");
-        if (hit) r->u->hits[hit - 1].from = first.origin;
+        ist_py_uploaded(r, hit, first);
         return array;
     }
     if (ist_py_is_capital(c) || strstr(c->path, ".cuda.")) return (ist_src_value){0};
@@ -54,7 +62,7 @@ ist_src_value ist_py_pycuda_function(ist_py_reader *r, const ist_py_call *c) {
     bool waits = c->name_length < 6 || memcmp(c->name + c->name_length - 6, "_async", 6) != 0;
     if (ist_py_one_of(c, " memcpy_htod memcpy_htod_async ")) {
         uint32_t hit = ist_py_hit(r, IST_SRC_UP, waits ? IST_SRC_BLOCKING : 0, c->line, c->path);
-        if (hit) r->u->hits[hit - 1].from = ist_py_value_of(ist_py_positional(c, 1)).origin;
+        ist_py_uploaded(r, hit, ist_py_value_of(ist_py_positional(c, 1)));
     } else if (ist_py_one_of(c, " memcpy_dtoh memcpy_dtoh_async ")) {
         ist_py_hit(r, IST_SRC_DOWN, waits ? IST_SRC_BLOCKING : 0, c->line, c->path);
     } else if (ist_py_named(c, "synchronize")) {
@@ -83,11 +91,11 @@ static ist_src_value opencl_copy(ist_py_reader *r, const ist_py_call *c) {
         ist_py_hit(r, IST_SRC_DOWN, flags, c->line, label);
         if (a && a->end == a->first + 1 && r->tokens[a->first].kind == IST_PY_NAME)
             ist_py_bind(r, ist_src_intern(r->u, r->tokens[a->first].at, r->tokens[a->first].length),
-                        (ist_src_value){.kind = IST_PY_HOST, .origin = c->line});
+                        (ist_src_value){.kind = IST_PY_HOST, .origin = ist_py_downloaded(r, c->line)});
     } else {
         if (from.flags & IST_PY_DERIVED) flags |= IST_SRC_DERIVED;
         uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
-        if (hit) r->u->hits[hit - 1].from = from.origin;
+        ist_py_uploaded(r, hit, from);
     }
     return ist_py_of(IST_PY_EVENT, 0);
 }
@@ -102,7 +110,7 @@ static bool mentions(const ist_py_reader *r, const ist_py_call *c, const char *w
 static ist_src_value opencl_buffer(ist_py_reader *r, const ist_py_call *c) {
     bool host = mentions(r, c, "COPY_HOST_PTR") || mentions(r, c, "USE_HOST_PTR");
     uint32_t hit = ist_py_hit(r, IST_SRC_CREATE, host ? IST_SRC_HOST_POINTER | IST_SRC_BLOCKING : 0, c->line, c->path);
-    if (hit && host) r->u->hits[hit - 1].from = ist_py_value_of(ist_py_keyword(r, c, "hostbuf")).origin;
+    if (host) ist_py_uploaded(r, hit, ist_py_value_of(ist_py_keyword(r, c, "hostbuf")));
     return ist_py_of(IST_PY_BUFFER, 0);
 }
 
@@ -128,7 +136,7 @@ ist_src_value ist_py_opencl_function(ist_py_reader *r, const ist_py_call *c) {
         ist_src_value from = ist_py_value_of(ist_py_positional(c, 1));
         uint32_t hit = ist_py_hit(r, IST_SRC_UP, IST_SRC_BLOCKING | (from.flags & IST_PY_DERIVED ? IST_SRC_DERIVED : 0),
                                   c->line, "pyopencl.array.to_device()");
-        if (hit) r->u->hits[hit - 1].from = from.origin;
+        ist_py_uploaded(r, hit, from);
         return array;
     } else if (ist_py_starts(c->path, "pyopencl.array.") || ist_py_starts(c->path, "pyopencl.clrandom.") ||
                ist_py_starts(c->path, "pyopencl.clmath."))

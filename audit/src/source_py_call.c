@@ -141,6 +141,8 @@ ist_src_value ist_py_download(ist_py_reader *r, const ist_py_call *c, const char
                               unsigned kind) {
     uint32_t hit = ist_py_hit(r, IST_SRC_DOWN, IST_SRC_BLOCKING | flags, c->line, label);
     if (hit) r->u->hits[hit - 1].calls = calls_in(label);
-    return (ist_src_value){
-        .kind = (uint8_t)kind, .flags = kind == IST_PY_HOST_TENSOR ? IST_PY_SURE : 0, .origin = c->line, .hit = hit};
+    return (ist_src_value){.kind = (uint8_t)kind,
+                           .flags = kind == IST_PY_HOST_TENSOR ? IST_PY_SURE : 0,
+                           .origin = ist_py_downloaded(r, c->line),
+                           .hit = hit};
 }

@@ -53,6 +53,8 @@ ist_src_value ist_py_other_method(ist_py_reader *r, ist_py_call *c);
 
 /* source_py_arrays.c */
 ist_src_value ist_py_numpy_function(ist_py_reader *r, const ist_py_call *c);
+/* cv2, PIL and the like: host memory, made of the first argument. */
+ist_src_value ist_py_image_function(const ist_py_call *c);
 ist_src_value ist_py_cupy_function(ist_py_reader *r, const ist_py_call *c);
 ist_src_value ist_py_pycuda_function(ist_py_reader *r, const ist_py_call *c);
 ist_src_value ist_py_opencl_function(ist_py_reader *r, const ist_py_call *c);

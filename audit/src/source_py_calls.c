@@ -71,40 +71,85 @@ bool ist_py_is_model_name(const char *name, size_t length) {
     return ist_py_in(name + last, length - last, models) && !ist_src_has_word(name, length, verbs);
 }
 
-static ist_src_value local_call(ist_py_reader *r, const ist_py_call *c, uint32_t number) {
-    ist_src_function *f = ist_src_function_at(r->u, number);
-    const char *first = f->param_count ? ist_src_text(r->u, f->params[0]) : "";
-    uint32_t skip = c->method && f->owner && (!strcmp(first, "self") || !strcmp(first, "cls"));
-    ist_src_add_call(r->u, r->function, r->loop, number);
-    for (uint32_t i = 0; i < c->arg_count && i + skip < f->param_count; i++) {
-        if (c->args[i].keyword) continue;
-        ist_src_value given = c->args[i].value, *kept = &f->given[i + skip];
-        given.hit = 0;
-        given.flags &= (uint8_t)~IST_PY_CONST;
-        *kept = kept->kind || kept->origin ? ist_py_either(*kept, given) : given;
+/* What is called: a function of the project, `skip` of whose parameters the call does not give, or a class. */
+typedef struct target {
+    uint32_t function, class_, skip;
+} target;
+
+static target target_of(const ist_py_reader *r, const ist_py_call *c) {
+    ist_src_value v = c->on;
+    uint32_t name = 0;
+    target t = {0};
+    if (c->method && c->imported) v = ist_py_global_path(r, c->path);
+    if ((!c->method || c->imported) && v.kind == IST_PY_FUNCTION) {
+        t.function = v.of;
+    } else if ((!c->method || c->imported) && v.kind == IST_PY_CLASS) {
+        t.class_ = v.of;
+    } else if (c->method && !c->imported && v.of && v.kind != IST_PY_FUNCTION) {
+        name = ist_py_method(r->p, v.of, c->name, c->name_length);
+    } else if (!c->method && ist_py_is_instance(v)) {
+        name = v.kind == IST_PY_MODULE ? 0 : ist_py_method(r->p, v.of, "__call__", 8);
     }
-    ist_src_value v = f->result;
-    v.hit = 0;
+    if (name) t.function = r->u->names[name].function;
+    const ist_src_function *f = name ? ist_src_function_at(r->u, t.function) : NULL;
+    bool given = f && v.kind == IST_PY_CLASS && f->param_count && !strcmp(ist_src_text(r->u, f->params[0]), "self");
+    if (f && !given) t.skip = f->bound;
+    return t;
+}
+
+/* An instance of nn.Module is called. */
+static ist_src_value call_model(ist_py_reader *r, const ist_py_call *c) {
+    uint32_t name = c->on.of ? ist_py_method(r->p, c->on.of, "forward", 7) : 0;
+    uint32_t number = name ? r->u->names[name].function : 0;
+    ist_src_value v = {0};
+    if (number) v = ist_py_call_function(r, c, number, ist_src_function_at(r->u, number)->bound);
+    ist_py_launch(r, c, true);
+    if (v.kind == IST_PY_HOST || v.kind == IST_PY_HOST_TENSOR) return v;
+    return (ist_src_value){.kind = IST_PY_TENSOR, .flags = IST_PY_PLACED, .of = v.of, .origin = v.origin};
+}
+
+/* A method of a module whose result is not known works on tensors like the module does. */
+static ist_src_value call_known(ist_py_reader *r, const ist_py_call *c, target t) {
+    if (t.class_) return ist_py_construct(r, c, t.class_);
+    ist_src_value v = ist_py_call_function(r, c, t.function, t.skip);
+    bool part = c->method && c->on.kind == IST_PY_MODULE && !v.kind && !v.of;
+    if (part && ist_py_all_args(c).kind == IST_PY_TENSOR) v.kind = IST_PY_TENSOR;
     return v;
 }
 
-/* The function of this file that is called; 0: none. */
-static uint32_t local_function(const ist_py_reader *r, const ist_py_call *c) {
-    uint32_t number = r->u->names[c->name_id].function;
-    const ist_src_function *f = ist_src_function_at(r->u, number);
-    if (!f || c->imported) return 0;
-    if (!c->method) return f->owner ? 0 : number;
-    bool on_self = ist_py_starts(c->path, "self.") && !strchr(c->path + 5, '.');
-    return on_self && f->owner == r->owner ? number : 0;
+/* Whether the name is that of something that only takes data out, or of a method that arrays and containers have. */
+static bool is_plain_use(const ist_py_call *c) {
+    static const char out[] =
+        " save saves saving write writes dump dumps log logs logger logging info debug warning warn error critical "
+        "print "
+        "append extend add insert put push send publish emit show imshow draw plot plots vis visualize display "
+        "annotate "
+        "record report format join text image scalar histogram writer plt ax axes fig wandb tqdm csv progress pbar "
+        "get index count split strip startswith endswith dot reshape clip min max sum mean std astype take repeat fill "
+        "sort setdefault items keys values pop remove isin logical range dict map filter getattr setattr hasattr vars "
+        "super any all bytes slice exception callback notify download upload ";
+    return ist_src_has_word(c->name, c->name_length, out) || ist_src_has_word(c->path, strlen(c->path), out);
+}
+
+/* A call of something that nothing here defines. */
+static void note_unknown(ist_py_reader *r, const ist_py_call *c) {
+    static const char *const host[] = {"PIL.",     "scipy.",  "skimage.", "os.",        "json.",        "random.",
+                                       "time.",    "re.",     "copy.",    "itertools.", "collections.", "matplotlib.",
+                                       "pandas.",  "sklearn", "pickle.",  "struct.",    "base64.",      "io.",
+                                       "shapely.", "imageio", "lap.",     "logging.",   "pycocotools.", "functools.",
+                                       "tifffile", "nibabel", "h5py.",    "SimpleITK.", "cv2.",         "csv."};
+    bool unknown = !c->method || c->on.kind == IST_PY_UNKNOWN || c->on.kind == IST_PY_MODULE;
+    if (!unknown || is_plain_use(c)) return;
+    for (size_t k = 0; c->imported && k < sizeof host / sizeof *host; k++)
+        if (ist_py_starts(c->path, host[k])) return;
+    ist_py_handed(r, c);
 }
 
 static ist_src_value other_call(ist_py_reader *r, ist_py_call *c) {
     ist_src_value args = ist_py_all_args(c);
     bool on_self = ist_py_starts(c->path, "self.");
-    if (c->on.kind == IST_PY_MODULE && !c->method) {
-        ist_py_launch(r, c, true);
-        return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED);
-    }
+    if (c->on.kind == IST_PY_MODULE && !c->method) return call_model(r, c);
+    note_unknown(r, c);
     if (c->method && c->on.kind != IST_PY_UNKNOWN) return ist_py_other_method(r, c);
     if (ist_py_is_model_name(c->name, c->name_length) && !ist_py_is_capital(c)) {
         ist_py_launch(r, c, true);
@@ -115,11 +160,10 @@ static ist_src_value other_call(ist_py_reader *r, ist_py_call *c) {
         return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED);
     }
     if (c->method) return ist_py_other_method(r, c);
-    if (ist_py_is_capital(c)) return ist_py_of(r->u->names[c->name_id].wide ? IST_PY_MODULE : IST_PY_UNKNOWN, 0);
     return (ist_src_value){0};
 }
 
-/* Calls that change what a name holds: list.append(tensor), data.to_numpy(), "{}".format(tensor), loss.backward(). */
+/* Calls that change what a name holds: list.append(tensor), "{}".format(tensor), loss.backward(). */
 static void note_effects(ist_py_reader *r, const ist_py_call *c) {
     ist_src_value args = ist_py_all_args(c);
     ist_src_function *f = ist_src_function_at(r->u, r->function);
@@ -130,8 +174,6 @@ static void note_effects(ist_py_reader *r, const ist_py_call *c) {
         v.hit = 0;
         ist_py_bind(r, c->base, v);
     }
-    if (c->alone && c->base && ist_py_one_of(c, " to_numpy to_cpu numpy_ cpu_ "))
-        ist_py_bind(r, c->base, ist_py_of(IST_PY_HOST, 0));
     if (ist_py_named(c, "format") && (c->on.flags & IST_PY_STRING_))
         for (uint32_t i = 0; i < c->arg_count; i++)
             ist_py_format(r, c->args[i].value, c->line, "formatting of a tensor");
@@ -140,16 +182,46 @@ static void note_effects(ist_py_reader *r, const ist_py_call *c) {
     if (f && (optimizer || (ist_py_named(c, "backward") && !c->imported))) f->training = true;
 }
 
+/* record.get("key"); super() */
+static bool of_record(ist_py_reader *r, const ist_py_call *c, ist_src_value *v) {
+    const ist_py_class *own = ist_py_class_at(r->p, r->class_);
+    const ist_py_arg *a = ist_py_positional(c, 0);
+    if (!c->method && own && own->base_count && ist_py_named(c, "super")) {
+        *v = (ist_src_value){.of = own->bases[0]};
+        return true;
+    }
+    const ist_py_class *record = c->method && ist_py_is_instance(c->on) ? ist_py_class_at(r->p, c->on.of) : NULL;
+    if (!record || !record->is_record || !a || r->tokens[a->first].kind != IST_PY_STRING) return false;
+    if (!ist_py_one_of(c, " get pop setdefault ")) return false;
+    return ist_py_kept(r, c->on.of, r->tokens[a->first].at, r->tokens[a->first].length, v) && ist_py_is_known(*v);
+}
+
+/* data.to_numpy() in a line of its own: it is on the host from here on, whoever defines it. */
+static void note_in_place(ist_py_reader *r, const ist_py_call *c) {
+    if (c->method && c->alone && c->base && ist_py_one_of(c, " to_numpy to_cpu numpy_ cpu_ "))
+        ist_py_bind(r, c->base, ist_py_of(IST_PY_HOST, 0));
+}
+
 static bool any_on_host(const ist_py_call *c) {
     for (uint32_t i = 0; i < c->arg_count; i++)
         if (c->args[i].value.kind == IST_PY_HOST_TENSOR) return true;
     return false;
 }
 
+/* Libraries that work on arrays in host memory. */
+static bool is_of_images(const ist_py_call *c) {
+    static const char *const names[] = {"cv2.", "PIL.", "scipy.", "skimage."};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (ist_py_starts(c->path, names[k])) return true;
+    return false;
+}
+
 ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
     ist_src_value v = {0};
-    uint32_t number = local_function(r, c);
-    if (number) return local_call(r, c, number);
+    target t = target_of(r, c);
+    note_in_place(r, c);
+    if (t.function || t.class_) return call_known(r, c, t);
+    if (of_record(r, c, &v)) return v;
     note_effects(r, c);
     if (c->imported) {
         if (ist_py_one_of(c, " nms batched_nms ") && ist_py_starts(c->path, "torchvision")) {
@@ -164,6 +236,8 @@ ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
         if (ist_py_starts(c->path, "cupy.")) return ist_py_cupy_function(r, c);
         if (ist_py_starts(c->path, "pycuda.")) return ist_py_pycuda_function(r, c);
         if (ist_py_starts(c->path, "pyopencl.")) return ist_py_opencl_function(r, c);
+        if (ist_py_starts(c->path, "copy.")) return ist_py_value_of(ist_py_positional(c, 0));
+        if (is_of_images(c)) return ist_py_image_function(c);
         if (ist_py_starts(c->path, "math.")) {
             ist_src_value first = ist_py_value_of(ist_py_positional(c, 0));
             return ist_py_is_sure(first) ? ist_py_download(r, c, c->path, IST_SRC_SCALAR, IST_PY_HOST)
@@ -181,14 +255,30 @@ ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
     return other_call(r, c);
 }
 
-ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, const char *path, const char *name, size_t length) {
+/* An attribute that a class of the project has; false: it is not known to. `origin`: where its value comes from. */
+static bool known_attribute(ist_py_reader *r, ist_src_value on, const ist_py_token *name, ist_src_value *v) {
+    if (!on.of || on.kind == IST_PY_FUNCTION) return false;
+    if (ist_py_kept(r, on.of, name->at, name->length, v) && (v->kind || v->of)) return true;
+    uint32_t method = ist_py_method(r->p, on.of, name->at, name->length);
+    const ist_src_function *f = method ? ist_src_function_at(r->u, r->u->names[method].function) : NULL;
+    if (!f || !f->property) return false;
+    uint32_t origin = ist_py_here(r, f->result.origin);
+    *v = f->result;
+    v->hit = 0;
+    v->origin = origin;
+    return v->kind || v->of;
+}
+
+ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, bool imported, const char *path,
+                               const ist_py_token *token) {
     static const char facts[] = " shape ndim is_cuda requires_grad names itemsize nbytes is_sparse layout ";
-    if (ist_py_starts(path, "self.") && !strchr(path + 5, '.')) {
-        uint32_t number = ist_py_attribute_name(r, name, length);
-        ist_src_value v = r->u->names[number].value;
-        if (v.kind) return v;
-        if (ist_py_is_model_name(name, length)) return ist_py_of(IST_PY_MODULE, 0);
-    }
+    const char *name = token->at;
+    size_t length = token->length;
+    ist_src_value v = {0};
+    if (imported) v = ist_py_global_path(r, path);
+    if (ist_py_is_known(v) || known_attribute(r, on, token, &v)) return v;
+    if (ist_py_starts(path, "self.") && !strchr(path + 5, '.') && ist_py_is_model_name(name, length))
+        return ist_py_of(IST_PY_MODULE, 0);
     if (ist_py_in(name, length, " device ") || ist_py_in(name, length, " _device "))
         return ist_py_of(on.kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_DEVICE : IST_PY_DEVICE, 0);
     if (ist_src_has_word(name, length, " dtype ")) return ist_py_of(IST_PY_DTYPE, 0);
@@ -197,10 +287,12 @@ ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, const char *p
         return ist_py_of(IST_PY_DTYPE, 0);
     if (ist_py_in(name, length, facts)) return ist_py_of(IST_PY_HOST, 0);
     on.hit = 0;
+    on.origin = v.origin ? v.origin : on.origin;
     if (on.kind == IST_PY_TENSOR && !ist_py_in(name, length, " data grad T mT H real imag "))
         on.flags &= (uint8_t)~IST_PY_SURE;
     if (on.kind == IST_PY_MODULE && ist_py_in(name, length, " weight bias "))
         return ist_py_of(IST_PY_TENSOR, IST_PY_SURE);
     if (on.kind >= IST_PY_QUEUE) return (ist_src_value){0};
+    on.of = 0;
     return on;
 }

@@ -34,16 +34,18 @@ static bool enter(ist_py_reader *r) {
 /* ---- values ---- */
 
 ist_src_value ist_py_either(ist_src_value a, ist_src_value b) {
-    ist_src_value v = {.origin = a.origin ? a.origin : b.origin};
+    bool other = !a.origin || (b.origin && (a.origin & IST_SRC_HOP_OPEN) && !(b.origin & IST_SRC_HOP_OPEN));
+    ist_src_value v = {.origin = other ? b.origin : a.origin, .of = a.of ? a.of : b.of};
     bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
     v.flags = (uint8_t)((a.flags & b.flags) | ((a.flags | b.flags) & (IST_PY_DERIVED | IST_PY_ARRAY | IST_PY_PLACED)));
     if (a.kind == b.kind)
         v.kind = a.kind;
     else if (tensor)
         v.kind = IST_PY_TENSOR, v.flags &= (uint8_t)~IST_PY_SURE;
-    else if (a.kind + b.kind == IST_PY_DEVICE + IST_PY_HOST_DEVICE || a.kind == IST_PY_DEVICE ||
-             b.kind == IST_PY_DEVICE)
+    else if (a.kind == IST_PY_DEVICE || b.kind == IST_PY_DEVICE)
         v.kind = IST_PY_DEVICE;
+    else if (a.kind >= IST_PY_FUNCTION || b.kind >= IST_PY_FUNCTION)
+        v.of = 0;
     else if ((a.kind == IST_PY_HOST && b.kind == IST_PY_HOST_TENSOR) ||
              (b.kind == IST_PY_HOST && a.kind == IST_PY_HOST_TENSOR))
         v.kind = IST_PY_HOST_TENSOR;
@@ -108,8 +110,20 @@ static ist_src_value comprehension(ist_py_reader *r, uint32_t open) {
     return v;
 }
 
-/* Elements up to `end`, joined; the values of a dictionary count, its keys do not. */
-static ist_src_value display(ist_py_reader *r, uint32_t end) {
+/* Whether the tokens [first, end) are one plain string. */
+static bool is_string(const ist_py_reader *r, uint32_t first, uint32_t end) {
+    return end == first + 1 && r->tokens[first].kind == IST_PY_STRING;
+}
+
+static void keep_field(ist_py_reader *r, uint32_t record, uint32_t key, uint32_t key_end, ist_src_value v) {
+    const ist_py_token *t = &r->tokens[key];
+    if (!record) return;
+    if (is_string(r, key, key_end) && t->length) ist_py_keep(r, record, t->at, t->length, t->line, v);
+    ist_py_keep(r, record, "*", 1, t->line, v);
+}
+
+/* Elements up to `end`, joined; the values of a dictionary count, its keys do not. `record`: of a dictionary, or 0. */
+static ist_src_value display(ist_py_reader *r, uint32_t end, uint32_t record) {
     ist_src_value all = ist_py_of(IST_PY_HOST, IST_PY_CONST), kept[IST_PY_ELEMENTS];
     uint32_t outer_end = r->end, count = 0;
     bool comma = false;
@@ -122,7 +136,11 @@ static ist_src_value display(ist_py_reader *r, uint32_t end) {
         }
         if (takes(r, "*") || takes(r, "**")) continue;
         ist_src_value v = ist_py_expression(r);
-        if (takes(r, ":")) v = ist_py_expression(r);
+        uint32_t key_end = r->at;
+        if (takes(r, ":")) {
+            v = ist_py_expression(r);
+            keep_field(r, record, before, key_end, v);
+        }
         if (r->at == before) r->at++;
         if (count < IST_PY_ELEMENTS) kept[count] = v;
         all = count++ ? ist_py_either(all, v) : v;
@@ -143,7 +161,13 @@ static ist_src_value bracket(ist_py_reader *r) {
     bool round = *here(r)->at == '(', single;
     if (r->tokens[open].loop) return comprehension(r, open);
     r->at++;
-    ist_src_value v = display(r, end);
+    bool keys = *r->tokens[open].at == '{' && (end == r->at || is_string(r, r->at, r->at + 1));
+    uint32_t record = keys ? ist_py_record(r, &r->tokens[open]) : 0;
+    ist_src_value v = display(r, end, record);
+    if (record) {
+        v.kind = v.kind >= IST_PY_FUNCTION ? IST_PY_UNKNOWN : v.kind;
+        v.of = record;
+    }
     r->at = end < r->end ? end + 1 : r->end;
     r->element_end = r->at;
     single = round && !r->element_count;
@@ -240,11 +264,15 @@ static void read_args(ist_py_reader *r, ist_py_call *call) {
         call->arg_count = 1;
         return;
     }
+    bool star = false;
     r->at = open + 1;
     r->end = end < outer_end ? end : outer_end;
     while (!at_end(r)) {
-        ist_py_arg a = {.first = r->at};
-        if (takes(r, ",") || takes(r, "*") || takes(r, "**")) continue;
+        ist_py_arg a = {.star = star};
+        if (takes(r, ",")) continue;
+        star = takes(r, "*") || takes(r, "**");
+        if (star) continue;
+        a.first = r->at;
         if (here(r)->kind == IST_PY_NAME && r->at + 1 < r->end && ist_py_is(here(r) + 1, "=")) {
             a.keyword = ist_src_intern(r->u, here(r)->at, here(r)->length);
             r->at += 2;
@@ -287,8 +315,28 @@ static ist_src_value call_here(ist_py_reader *r, chain *c, ist_src_value on, con
     return v;
 }
 
+/* The field that a dictionary's key names, or what all its fields have in common; false: it is not known. */
+static bool field(const ist_py_reader *r, ist_src_value on, uint32_t first, uint32_t end, ist_src_value *v) {
+    const ist_py_class *c = ist_py_is_instance(on) ? ist_py_class_at(r->p, on.of) : NULL;
+    if (!c || !c->is_record) return false;
+    if (is_string(r, first, end)) return ist_py_kept(r, on.of, r->tokens[first].at, r->tokens[first].length, v);
+    return ist_py_kept(r, on.of, "*", 1, v) && (v->kind >= IST_PY_FUNCTION || v->of);
+}
+
+/* f(x)[1] where f gives a tuple that ended at `parts_end`. */
+static bool part(const ist_py_reader *r, uint32_t first, uint32_t end, uint32_t parts_end, ist_src_value *v) {
+    const ist_py_token *t = &r->tokens[first];
+    if (parts_end + 1 != first || end != first + 1 || t->kind != IST_PY_NUMBER || t->length != 1) return false;
+    uint32_t k = (uint32_t)(*t->at - '0');
+    if (k >= r->element_count) return false;
+    *v = r->elements[k];
+    v->hit = 0;
+    return true;
+}
+
 static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
-    uint32_t end = here(r)->match, outer_end = r->end, line = here(r)->line;
+    uint32_t end = here(r)->match, outer_end = r->end, line = here(r)->line, first = r->at + 1;
+    uint32_t parts_end = r->element_end;
     r->at++;
     r->end = end < outer_end ? end : outer_end;
     ist_src_value index = {0};
@@ -306,6 +354,11 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
     r->end = outer_end;
     r->at = end < outer_end ? end + 1 : outer_end;
     bool stored = ist_py_is(here(r), "=") && r->at == r->end;
+    ist_src_value known;
+    if (!stored && part(r, first, end < outer_end ? end : outer_end, parts_end, &known)) return known;
+    if (!stored && field(r, on, first, end < outer_end ? end : outer_end, &known) && ist_py_is_known(known))
+        return known;
+    if (ist_py_is_instance(on) && ist_py_class_at(r->p, on.of)->is_record) on.of = 0;
     if (mask && (!stored || ist_py_is_sure(r->stored)) &&
         (on.kind == IST_PY_TENSOR || (sure && on.kind == IST_PY_UNKNOWN))) {
         ist_py_hit(r, IST_SRC_DYNAMIC, 0, line, stored ? "[mask] =" : "[mask]");
@@ -330,7 +383,7 @@ static ist_src_value follow(ist_py_reader *r, chain *c, ist_src_value v) {
             if (sees(r, "("))
                 v = call_here(r, c, v, name, true);
             else
-                v = ist_py_attribute(r, v, c->path, name->at, name->length), c->label[0] = '\0';
+                v = ist_py_attribute(r, v, c->imported && c->is_path, c->path, name), c->label[0] = '\0';
         } else if (sees(r, "(")) {
             v = call_here(r, c, v, NULL, false);
         } else if (sees(r, "[")) {
@@ -362,10 +415,12 @@ static ist_src_value atom(ist_py_reader *r) {
         r->at++;
         if (ist_py_is(t, "None") || ist_py_is(t, "True") || ist_py_is(t, "False"))
             return ist_py_of(IST_PY_HOST, IST_PY_CONST);
-        v = ist_py_lookup(r, name);
+        bool bound = r->u->names[name].binding;
+        v = bound ? ist_py_lookup(r, name) : ist_py_global(r, name);
+        if (!bound && !ist_py_is_known(v)) v = ist_py_lookup(r, name);
         c.is_path = true;
         c.base = name;
-        c.imported = r->u->names[name].alias && !r->u->names[name].binding;
+        c.imported = r->u->names[name].alias && !bound;
         name = c.imported ? r->u->names[name].alias : name;
         extend_path(&c, ist_src_text(r->u, name), r->u->names[name].length);
     } else {
@@ -487,7 +542,7 @@ ist_src_value ist_py_expression_list(ist_py_reader *r) {
         if (r->element_end != r->at) r->element_count = 0;
         return v;
     }
-    ist_src_value v = display(r, end);
+    ist_src_value v = display(r, end, 0);
     r->element_end = r->at;
     return v;
 }

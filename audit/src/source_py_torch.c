@@ -23,7 +23,7 @@ static ist_src_value made_on(ist_py_reader *r, const ist_py_call *c, ist_src_val
         unsigned flags = IST_SRC_BLOCKING | IST_SRC_HOST_POINTER | (from.flags & IST_PY_CONST ? IST_SRC_CONSTANT : 0) |
                          (from.flags & IST_PY_DERIVED ? IST_SRC_DERIVED : 0);
         uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
-        if (hit) r->u->hits[hit - 1].from = from.origin;
+        ist_py_uploaded(r, hit, from);
     }
     return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | IST_PY_PLACED);
 }
@@ -118,7 +118,7 @@ static ist_src_value upload(ist_py_reader *r, const ist_py_call *c, const char *
     if (v.flags & IST_PY_MADE) flags |= IST_SRC_HOST_POINTER;
     if (v.flags & IST_PY_DERIVED) flags |= IST_SRC_DERIVED;
     uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
-    if (hit) r->u->hits[hit - 1].from = v.origin;
+    ist_py_uploaded(r, hit, v);
     if (v.kind == IST_PY_MODULE) return v;
     return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED | (v.kind == IST_PY_UNKNOWN ? IST_PY_SURE : v.flags & IST_PY_SURE));
 }
@@ -195,7 +195,7 @@ bool ist_py_tensor_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
         uint32_t hit = ist_py_hit(
             r, IST_SRC_UP, IST_SRC_BLOCKING | IST_SRC_HOST_POINTER | (from.flags & IST_PY_CONST ? IST_SRC_CONSTANT : 0),
             c->line, ".new_tensor()");
-        if (hit) r->u->hits[hit - 1].from = from.origin;
+        ist_py_uploaded(r, hit, from);
         *v = ist_py_of(IST_PY_TENSOR, IST_PY_SURE);
     } else if (ist_py_named(c, "equal") && tensor) {
         ist_py_hit(r, IST_SRC_IMPLICIT, 0, c->line, ".equal()");

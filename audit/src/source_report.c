@@ -57,6 +57,19 @@ static void put_files(const ist_audit_source *s, FILE *out) {
 
 /* ---- findings ---- */
 
+/* The way of the data, a line for each hop: the step, the call, its place. */
+static void put_hops(const ist_audit_report *r, const ist_audit_finding *f, FILE *out) {
+    char place[PLACE];
+    for (uint32_t k = 0; k < f->hop_count; k++) {
+        const ist_audit_hop *hop = &r->log->hops[f->first_hop + k];
+        fprintf(out, "            %s ", ist_audit_step_text(hop->step));
+        put(out, ist_audit_label(r->log, hop->entry));
+        fputs(" at ", out);
+        put(out, ist_audit_site_text(r->log, hop->site, place, sizeof place));
+        fputc('\n', out);
+    }
+}
+
 static void put_finding(const ist_audit_report *r, const ist_audit_finding *f, FILE *out) {
     char place[PLACE];
     fprintf(out, "  %-9s %s: ", ist_audit_severity_name(f->severity), ist_audit_category_name(f->category));
@@ -65,13 +78,7 @@ static void put_finding(const ist_audit_report *r, const ist_audit_finding *f, F
     put(out, ist_audit_site_text(r->log, f->site, place, sizeof place));
     fprintf(out, "\n            %s; runs in: %s%s\n", ist_audit_category_text(f->category),
             ist_audit_context_name(f->context), f->training ? ", training only" : "");
-    if (f->partner_site != IST_AUDIT_NONE) {
-        fputs("            goes up again with ", out);
-        put(out, ist_audit_label(r->log, f->partner_entry));
-        fputs(" at ", out);
-        put(out, ist_audit_site_text(r->log, f->partner_site, place, sizeof place));
-        fputc('\n', out);
-    }
+    put_hops(r, f, out);
     if (*ist_audit_finding_advice(f)) fprintf(out, "            advice: %s\n", ist_audit_finding_advice(f));
 }
 
@@ -87,6 +94,7 @@ static void put_line(const ist_audit_report *r, const ist_audit_finding *f, FILE
         put(out, ist_audit_site_text(r->log, f->partner_site, place, sizeof place));
     }
     fputc('\n', out);
+    put_hops(r, f, out);
 }
 
 void ist_audit_source_write_text(const ist_audit_source *s, FILE *out) {

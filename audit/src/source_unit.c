@@ -7,10 +7,11 @@
 #include <string.h>
 
 enum {
-    BUCKETS = 1 << 14,
-    MOST_NAMES = 1 << 18,  /* later ones are not told apart */
-    MOST_HITS = 200000,    /* later ones are counted */
-    MOST_RECORDS = 1 << 20 /* functions, loops, calls */
+    LEAST_BUCKETS = 1 << 10,
+    MOST_BUCKETS = 1 << 18,
+    MOST_NAMES = 1 << 20,  /* later ones are not told apart */
+    MOST_HITS = 1 << 20,   /* later ones are counted */
+    MOST_RECORDS = 1 << 20 /* functions, loops, calls, chains */
 };
 
 /* ---- words ---- */
@@ -83,18 +84,36 @@ static ist_src_role role_of(const char *text, size_t length) {
 
 /* ---- life ---- */
 
-bool ist_src_unit_init(ist_src_unit *unit, const char *path) {
-    *unit = (ist_src_unit){.buckets = calloc(BUCKETS, sizeof *unit->buckets)};
-    if (!unit->buckets) return false;
-    unit->training = ist_src_has_word(path, strlen(path), training_words);
-    unit->host_data = ist_src_has_word(path, strlen(path), host_data_words);
-    return ist_src_intern(unit, "", 0) == 0 && !unit->failed;
+bool ist_src_unit_init(ist_src_unit *unit, size_t length) {
+    uint32_t buckets = LEAST_BUCKETS;
+    while (buckets < MOST_BUCKETS && buckets < length / 32) buckets *= 2;
+    *unit = (ist_src_unit){.bucket_count = buckets,
+                           .buckets = calloc(buckets, sizeof *unit->buckets),
+                           .hop_buckets = calloc(buckets, sizeof *unit->hop_buckets)};
+    if (unit->buckets && unit->hop_buckets && ist_src_intern(unit, "", 0) == 0 && !unit->failed) return true;
+    ist_src_unit_free(unit);
+    return false;
+}
+
+bool ist_src_add_file(ist_src_unit *unit, const ist_src_file *file) {
+    if (!ist_grow((void **)&unit->files, &unit->file_cap, unit->file_count + 1, sizeof *unit->files)) return false;
+    ist_src_file *f = &unit->files[unit->file_count++];
+    *f = *file;
+    f->training = ist_src_has_word(f->inner, strlen(f->inner), training_words);
+    f->host_data = ist_src_has_word(f->inner, strlen(f->inner), host_data_words);
+    unit->file = (uint32_t)unit->file_count - 1;
+    unit->host_data = f->host_data;
+    return true;
 }
 
 void ist_src_unit_free(ist_src_unit *unit) {
     free(unit->arena);
     free(unit->names);
     free(unit->buckets);
+    free(unit->files);
+    free(unit->hops);
+    free(unit->hop_buckets);
+    free(unit->chains);
     free(unit->functions);
     free(unit->loops);
     free(unit->calls);
@@ -103,8 +122,8 @@ void ist_src_unit_free(ist_src_unit *unit) {
 }
 
 void ist_src_begin_pass(ist_src_unit *unit) {
-    unit->functions_seen = unit->loop_count = unit->call_count = unit->hit_count = 0;
-    unit->dropped = 0;
+    unit->functions_seen = unit->loop_count = unit->call_count = unit->hit_count = unit->chain_count = 0;
+    unit->dropped = unit->lines = 0;
 }
 
 /* ---- names ---- */
@@ -116,7 +135,7 @@ static uint32_t hash_of(const char *text, size_t length) {
 }
 
 static uint32_t find_name(const ist_src_unit *unit, const char *text, size_t length, uint32_t hash) {
-    for (uint32_t k = unit->buckets[hash % BUCKETS]; k; k = unit->names[k - 1].next) {
+    for (uint32_t k = unit->buckets[hash % unit->bucket_count]; k; k = unit->names[k - 1].next) {
         const ist_src_name *n = &unit->names[k - 1];
         if (n->hash == hash && n->length == length && !memcmp(unit->arena + n->text, text, length)) return k;
     }
@@ -134,11 +153,18 @@ uint32_t ist_src_intern(ist_src_unit *unit, const char *text, size_t length) {
     }
     memcpy(unit->arena + unit->arena_used, text, length);
     unit->arena[unit->arena_used + length] = '\0';
-    unit->names[unit->name_count] = (ist_src_name){
-        .text = unit->arena_used, .hash = hash, .next = unit->buckets[hash % BUCKETS], .length = (uint32_t)length};
+    unit->names[unit->name_count] = (ist_src_name){.text = unit->arena_used,
+                                                   .hash = hash,
+                                                   .next = unit->buckets[hash % unit->bucket_count],
+                                                   .length = (uint32_t)length};
     unit->arena_used += length + 1;
-    unit->buckets[hash % BUCKETS] = (uint32_t)++unit->name_count;
+    unit->buckets[hash % unit->bucket_count] = (uint32_t)++unit->name_count;
     return (uint32_t)unit->name_count - 1;
+}
+
+uint32_t ist_src_find_name(const ist_src_unit *unit, const char *text, size_t length) {
+    uint32_t found = find_name(unit, text, length, hash_of(text, length));
+    return found ? found - 1 : 0;
 }
 
 bool ist_src_is_hinted(const ist_src_unit *unit, const char *text, size_t length) {
@@ -147,7 +173,7 @@ bool ist_src_is_hinted(const ist_src_unit *unit, const char *text, size_t length
 }
 
 uint32_t ist_src_join(ist_src_unit *unit, uint32_t first, const char *second, size_t length) {
-    char text[256];
+    char text[512];
     size_t n = unit->names[first].length;
     if (n + 1 + length > sizeof text) return 0;
     memcpy(text, ist_src_text(unit, first), n);
@@ -169,7 +195,8 @@ uint32_t ist_src_function_begin(ist_src_unit *unit, uint32_t name, uint32_t owne
         ist_src_function *f = &unit->functions[number - 1];
         const ist_src_name *n = &unit->names[name], *o = &unit->names[owner];
         const char *text = unit->arena + n->text, *class_text = unit->arena + o->text;
-        *f = (ist_src_function){.name = name, .owner = owner, .role = (uint8_t)role_of(text, n->length)};
+        *f = (ist_src_function){
+            .file = unit->file, .name = name, .owner = owner, .role = (uint8_t)role_of(text, n->length)};
         f->constructor = !strcmp(text, "__init__");
         f->evaluates = ist_src_has_word(text, n->length, evaluation_words) ||
                        ist_src_has_word(class_text, o->length, evaluation_words);
@@ -202,13 +229,14 @@ void ist_src_add_call(ist_src_unit *unit, uint32_t caller, uint32_t loop, uint32
 
 uint32_t ist_src_add_hit(ist_src_unit *unit, const ist_src_hit *hit) {
     if (unit->hit_count >= MOST_HITS) {
-        unit->dropped += hit->op != IST_SRC_LAUNCH;
+        unit->dropped += hit->op < IST_SRC_LAUNCH;
         return 0;
     }
     if (!ist_grow((void **)&unit->hits, &unit->hit_cap, unit->hit_count + 1, sizeof *unit->hits)) {
         unit->failed = true;
         return 0;
     }
-    unit->hits[unit->hit_count++] = *hit;
+    unit->hits[unit->hit_count] = *hit;
+    unit->hits[unit->hit_count++].file = unit->file;
     return (uint32_t)unit->hit_count;
 }
