@@ -1,10 +1,10 @@
 #!/bin/sh
 # From nothing to boxes and masks: sh apps/demo.sh [IMAGE or FOLDER]...
 #
-# Installs the packages that are missing (Debian, Ubuntu), builds into build/, and runs `isthmus predict` on the given
-# images or on the demo frames, whose ground truth `isthmus eval` compares with. Without trained weights in weights/ it
-# makes synthetic checkpoints (random numbers in the published architectures, so that the computation is real and the
-# boxes are arbitrary) and takes the frames in apps/frames.
+# Installs the packages that are missing (Debian, Ubuntu; asks before sudo), builds into build/, and runs `isthmus
+# predict` on the given images or on the demo frames, whose ground truth `isthmus eval` compares with. Without trained
+# weights in weights/ it makes synthetic checkpoints (random numbers in the published architectures, so that the
+# computation is real and the boxes are arbitrary) and takes the frames in apps/frames.
 set -eu
 if [ $# -gt 0 ]; then # given paths are relative to where the user is
     from=$(pwd)
@@ -14,6 +14,7 @@ if [ $# -gt 0 ]; then # given paths are relative to where the user is
     done
 fi
 cd "$(dirname "$0")/.."
+. apps/as_root.sh
 
 packages="cmake ninja-build gcc libc6-dev pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev"
@@ -23,15 +24,16 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
         dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
     done
     if [ -n "$missing" ]; then
-        echo "installing$missing"
-        root=
-        [ "$(id -u)" = 0 ] || root=sudo
-        $root apt-get update -q >/dev/null || echo "apt-get update failed; going on with the lists there are"
-        # shellcheck disable=SC2086
-        $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
         # What isthmus does without where there is none: OpenIGTLink for `live`, image formats.
-        for p in libopenigtlink-dev libtiff-dev libwebp-dev; do
-            $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$p" \
+        optional="libopenigtlink-dev libtiff-dev libwebp-dev"
+        # shellcheck disable=SC2086
+        may_install "apt-get install --no-install-recommends" $missing $optional || exit 1
+        echo "installing$missing"
+        as_root apt-get update -q >/dev/null || echo "apt-get update failed; going on with the lists there are"
+        # shellcheck disable=SC2086
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
+        for p in $optional; do
+            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$p" \
                 >/dev/null 2>&1 || echo "$p is not to be had"
         done
     fi

@@ -245,6 +245,10 @@ if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
   set_tests_properties(install PROPERTIES LABELS install TIMEOUT 300)
 endif()
 
+# Scripts that install packages ask first.
+add_test(NAME asks COMMAND sh ${PROJECT_SOURCE_DIR}/tests/asks.sh)
+set_tests_properties(asks PROPERTIES LABELS install TIMEOUT 60)
+
 # The page of `segment --serve` in a browser, where there is one.
 find_program(IST_PYTHON python3)
 if(TARGET isthmus_cli AND IST_PYTHON AND NOT ISTHMUS_SANITIZE)

@@ -7,8 +7,8 @@
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
 # under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, Python's sdist
 # and wheel with a thousand engines, the audit built alone, and ten seconds of each fuzzer.
-# Installs what is missing where apt-get exists; uses no network when nothing is. Steps whose tool cannot be had are
-# named and left out. The last line counts tests, and each other step as one.
+# Installs what is missing where apt-get exists, and asks before sudo; uses no network when nothing is. Steps whose tool
+# cannot be had are named and left out. The last line counts tests, and each other step as one.
 #
 # Environment: BUILD (folder for builds, default build), JOBS (default: number of cores), ISTHMUS_DEVICE.
 set -u
@@ -35,7 +35,7 @@ python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" 
 extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
 may="libopenigtlink-dev libtiff-dev libwebp-dev" # isthmus does without igtl:// and these images where there is none
 
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi }
+. apps/as_root.sh
 is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q "ok installed"; }
 missing() { for p in "$@"; do is_installed "$p" || printf '%s ' "$p"; done; }
 apt_install() {
@@ -51,6 +51,11 @@ install_packages() {
     [ ! -x /usr/bin/python3 ] || optional="$optional$(missing $python_need)"
     optional="$optional$(missing $may)"
     [ -n "$required$optional" ] || return
+    # shellcheck disable=SC2086
+    if ! may_install "apt-get install --no-install-recommends" $required $optional; then
+        [ -z "$required" ] || exit 1
+        return
+    fi
     echo "installing $required$optional"
     as_root apt-get update >/dev/null || echo "apt-get update failed; going on with the lists there are"
     # shellcheck disable=SC2086
