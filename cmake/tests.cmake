@@ -97,9 +97,10 @@ set_target_properties(audit_waiting_driver PROPERTIES PREFIX "" OUTPUT_NAME wait
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/audit)
 add_dependencies(isthmus_audited audit_waiting_driver)
 
-# Tests find isthmus-probe beside them; isthmus-probe-deadly does not survive some probes.
+# Tests find isthmus-probe and the audit's layer beside them; isthmus-probe-deadly does not survive some probes.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 file(CREATE_LINK ../isthmus-probe ${PROJECT_BINARY_DIR}/tests/isthmus-probe SYMBOLIC)
+file(CREATE_LINK ../isthmus-audit-layer.so ${PROJECT_BINARY_DIR}/tests/isthmus-audit-layer.so SYMBOLIC)
 add_executable(isthmus_probe_deadly ${PROJECT_SOURCE_DIR}/src/isthmus_probe.c tests/probe/deadly.c)
 set_target_properties(isthmus_probe_deadly PROPERTIES OUTPUT_NAME isthmus-probe-deadly
   RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
@@ -171,7 +172,7 @@ foreach(file ${IST_TESTS})
   if(name STREQUAL "pipeline_everything") # reads the demo's frames
     target_link_libraries(${name} PRIVATE ist_io)
   endif()
-  if(name STREQUAL "cli_audit")
+  if(name MATCHES "^cli_(audit|faults)$")
     add_dependencies(${name} isthmus_audited isthmus_audit)
   endif()
   if(name STREQUAL "cli_faults")

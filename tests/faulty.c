@@ -5,20 +5,24 @@
  * FAULT_LOG=PATH a file that has, when the program ends, how many there were and the name of the one that failed
  *
  * A stream fails as on a bad disk: a write goes to a full device from then on, a read to one that cannot be read, so
- * that stdio itself finds out when it next leaves its buffer. */
+ * that stdio itself finds out when it next leaves its buffer. stderr never fails: the sentence is read there. */
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define REAL(type, name, ...)                                                                                          \
@@ -67,22 +71,50 @@ static bool is_due(const char *kind, const char *name) {
 MEMORY(malloc, (size_t n), n)
 MEMORY(calloc, (size_t n, size_t size), n, size)
 MEMORY(realloc, (void *p, size_t n), p, n)
+MEMORY(strdup, (const char *text), text)
+MEMORY(fmemopen, (void *p, size_t n, const char *mode), p, n, mode)
+MEMORY(open_memstream, (char **p, size_t *n), p, n)
 
-/* ---- files ---- */
-
-/* A call that says by `value` that it failed, and by errno why. */
-#define FILE_CALL(name, type, value, code, args, ...)                                                                  \
+/* A call of a kind that says by `value` that it failed, and by errno why. */
+#define CALL(kind, name, type, value, code, args, ...)                                                                 \
     type __real_##name args;                                                                                           \
     type __wrap_##name args;                                                                                           \
     type __wrap_##name args {                                                                                          \
-        if (!is_due("file", #name)) return __real_##name(__VA_ARGS__);                                                 \
+        if (!is_due(kind, #name)) return __real_##name(__VA_ARGS__);                                                   \
         errno = code;                                                                                                  \
         return value;                                                                                                  \
     }
+#define MEMORY_CALL(name, ...) CALL("memory", name, __VA_ARGS__)
+#define FILE_CALL(name, ...)   CALL("file", name, __VA_ARGS__)
+
+/* Threads and processes need memory first of all. */
+MEMORY_CALL(setenv, int, -1, ENOMEM, (const char *name, const char *value, int over), name, value, over)
+MEMORY_CALL(fork, pid_t, -1, ENOMEM, (void), )
+MEMORY_CALL(pthread_create, int, EAGAIN, EAGAIN,
+            (pthread_t * thread, const pthread_attr_t *attr, void *(*run)(void *), void *with), thread, attr, run, with)
+MEMORY_CALL(posix_spawn, int, ENOMEM, ENOMEM,
+            (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+             char *const *argv, char *const *env),
+            pid, path, actions, attr, argv, env)
+MEMORY_CALL(posix_spawnp, int, ENOMEM, ENOMEM,
+            (pid_t * pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+             char *const *argv, char *const *env),
+            pid, file, actions, attr, argv, env)
+
+/* ---- files ---- */
 
 FILE_CALL(fopen, FILE *, NULL, EMFILE, (const char *path, const char *mode), path, mode)
 FILE_CALL(fdopen, FILE *, NULL, ENOMEM, (int fd, const char *mode), fd, mode)
 FILE_CALL(opendir, DIR *, NULL, EMFILE, (const char *path), path)
+FILE_CALL(fdopendir, DIR *, NULL, ENOMEM, (int fd), fd)
+FILE_CALL(pipe, int, -1, EMFILE, (int fds[2]), fds)
+FILE_CALL(pipe2, int, -1, EMFILE, (int fds[2], int flags), fds, flags)
+FILE_CALL(flock, int, -1, ENOLCK, (int fd, int operation), fd, operation)
+FILE_CALL(statvfs, int, -1, EIO, (const char *path, struct statvfs *st), path, st)
+FILE_CALL(readlink, ssize_t, -1, EIO, (const char *path, char *to, size_t n), path, to, n)
+FILE_CALL(symlink, int, -1, EIO, (const char *to, const char *path), to, path)
+FILE_CALL(rmdir, int, -1, EIO, (const char *path), path)
+FILE_CALL(remove, int, -1, EIO, (const char *path), path)
 FILE_CALL(mkdir, int, -1, EIO, (const char *path, mode_t mode), path, mode)
 FILE_CALL(mkdirat, int, -1, ENOSPC, (int folder, const char *path, mode_t mode), folder, path, mode)
 FILE_CALL(mkdtemp, char *, NULL, ENOSPC, (char *pattern), pattern)
@@ -131,7 +163,7 @@ int __wrap_openat(int folder, const char *path, int flags, ...) {
 
 /* What the stream does next, it does on this device. */
 static void spoil(FILE *stream, const char *device, int flags) {
-    int fd = fileno(stream), bad = fd < 0 ? -1 : __real_open(device, flags);
+    int fd = stream == stderr ? -1 : fileno(stream), bad = fd < 0 ? -1 : __real_open(device, flags);
     if (bad < 0) return; /* a stream in memory cannot fail */
     dup2(bad, fd);
     close(bad);
@@ -150,6 +182,31 @@ STREAM_CALL(fputs, int, "/dev/full", O_WRONLY, (const char *s, FILE *f), f, s, f
 STREAM_CALL(fputc, int, "/dev/full", O_WRONLY, (int c, FILE *f), f, c, f)
 STREAM_CALL(fread, size_t, "/dev/null", O_WRONLY, (void *p, size_t size, size_t n, FILE *f), f, p, size, n, f)
 STREAM_CALL(fgets, char *, "/dev/null", O_WRONLY, (char *s, int n, FILE *f), f, s, n, f)
+STREAM_CALL(fgetc, int, "/dev/null", O_WRONLY, (FILE * f), f, f)
+STREAM_CALL(getc, int, "/dev/null", O_WRONLY, (FILE * f), f, f)
+STREAM_CALL(putc, int, "/dev/full", O_WRONLY, (int c, FILE *f), f, c, f)
+STREAM_CALL(puts, int, "/dev/full", O_WRONLY, (const char *s), stdout, s)
+STREAM_CALL(putchar, int, "/dev/full", O_WRONLY, (int c), stdout, c)
+
+int __wrap_fprintf(FILE *stream, const char *format, ...);
+int __wrap_fprintf(FILE *stream, const char *format, ...) {
+    va_list args;
+    if (is_due("file", "fprintf")) spoil(stream, "/dev/full", O_WRONLY);
+    va_start(args, format);
+    int n = vfprintf(stream, format, args);
+    va_end(args);
+    return n;
+}
+
+int __wrap_printf(const char *format, ...);
+int __wrap_printf(const char *format, ...) {
+    va_list args;
+    if (is_due("file", "printf")) spoil(stdout, "/dev/full", O_WRONLY);
+    va_start(args, format);
+    int n = vprintf(format, args);
+    va_end(args);
+    return n;
+}
 
 /* Before they fail they do what they would: nothing is left open, nothing is written twice. */
 #define ENDING_CALL(name)                                                                                              \
