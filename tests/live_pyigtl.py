@@ -5,12 +5,9 @@ Sends images as a client and as a server, receives label maps and strings, and c
 engine is known to find (tests/fake_engine.c). Exit code 77 without pyigtl (PyPI)."""
 import json
 import os
-import re
-import signal
-import subprocess
 import sys
-import tempfile
-import time
+
+from live_program import GIVE_UP, Live, wait
 
 try:
     import numpy as np
@@ -18,40 +15,6 @@ try:
 except ImportError as missing:
     print(f"left out: {missing}")
     sys.exit(77)
-
-GIVE_UP = 60  # seconds; nothing passes by them
-
-
-class Live:
-    """A running `isthmus live`; `ports` are those that it says it has opened."""
-
-    def __init__(self, program, *arguments):
-        self.folder = tempfile.TemporaryDirectory()
-        for name in ("dfine_n_demo", "mobile_sam_demo"):
-            open(os.path.join(self.folder.name, name + ".safetensors"), "w").close()
-        environment = dict(os.environ, ISTHMUS_WEIGHTS_DIR=self.folder.name)
-        self.process = subprocess.Popen([program, "live", *arguments], stderr=subprocess.PIPE, text=True, env=environment)
-        self.said = ""
-        while "ready on" not in self.said:
-            line = self.process.stderr.readline()
-            assert line, self.said
-            self.said += line
-
-    def port(self, words):
-        return int(re.search(words + r" \S*:(\d+)", self.said).group(1))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        self.said += self.process.communicate()[1]
-        assert self.process.returncode == 0, self.said
-        return self.said
-
-
-def wait(what, condition):
-    end = time.monotonic() + GIVE_UP
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def expected(width, height):

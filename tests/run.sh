@@ -231,6 +231,13 @@ streams_of_pyigtl() {
     step "$peers" tests/live_pyigtl.py "$build/gcc/tests/isthmus_fake"
 }
 
+# Streams between the example programs of the OpenIGTLink library.
+streams_of_examples() {
+    have python3 || { echo "left out: no python3"; return; }
+    python3 tests/live_examples.py "$build/gcc/tests/isthmus_fake" "$build/igtl-examples"
+    case $? in 0) good ;; 77) ;; *) bad "tests/live_examples.py" ;; esac
+}
+
 # ---- the run ----
 
 # A build with the portable kernel variants alone, which any device must be able to run. Quick takes the tests that need
@@ -264,6 +271,8 @@ portable_alone
 if [ "$mode" = full ]; then
     say "streams of pyigtl"
     streams_of_pyigtl
+    say "streams of OpenIGTLink's own programs"
+    streams_of_examples
     say "failures of every call"
     every_fault
     say "the audit built alone"
