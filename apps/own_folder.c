@@ -27,8 +27,9 @@ void own_folder_remove(const char *folder, int depth) {
     if (!dir) return;
     while ((entry = readdir(dir))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (!unlinkat(dirfd(dir), entry->d_name, 0) || !depth) continue;
         char *path = ist_path_join(folder, entry->d_name);
-        if (path && unlink(path) && depth) own_folder_remove(path, depth - 1);
+        if (path) own_folder_remove(path, depth - 1);
         free(path);
     }
     closedir(dir);

@@ -109,20 +109,21 @@ static int set_environment(const char *layer, const char *folder) {
 static int collect(const char *folder, ist_audit_log *log, int *recordings) {
     DIR *d = opendir(folder);
     struct dirent *entry;
-    int code = CLI_SUCCESS;
+    int code = d ? CLI_SUCCESS : cli_fail(CLI_FAILED, "%s: %s", folder, strerror(errno));
     while (d && (entry = readdir(d))) {
         if (entry->d_name[0] == '.') continue;
         char *path = ist_path_join(folder, entry->d_name), *bytes = NULL;
         size_t count = 0;
         ist_error err;
-        if (!path) continue;
-        if (!code && ist_read_file(path, IST_AUDIT_WIRE_LIMIT + 1, &bytes, &count, &err))
+        if (!code && !path)
+            code = cli_fail(CLI_FAILED, "out of memory");
+        else if (!code && ist_read_file(path, IST_AUDIT_WIRE_LIMIT + 1, &bytes, &count, &err))
             code = cli_fail(CLI_FAILED, "%s", err.text);
         else if (!code && ++*recordings && ist_audit_load(log, bytes, count, &err) == IST_E_MEMORY)
             code = cli_fail(CLI_FAILED, "%s", err.text);
         free(bytes);
-        unlink(path);
         free(path);
+        unlinkat(dirfd(d), entry->d_name, 0);
     }
     if (d) closedir(d);
     rmdir(folder);
