@@ -37,6 +37,79 @@ Test(pattern, repetition_makes_frames) {
     ist_audit_log_free(&log);
 }
 
+/* Another thread waits for each result while the next frame is under way; for the last, after all have been made. */
+Test(pattern, a_wait_is_of_the_frame_of_its_result) {
+    ist_audit_log log = made_log();
+    ist_audit_frames frames;
+    for (uint64_t i = 1; i <= 4; i++) {
+        MADE_ADD(&log, WRITE, 10, .bytes = 100);
+        MADE_LAUNCH(&log, 11, "only");
+        if (i > 1) MADE_ADD(&log, WAIT, 14, .thread = 1, .bytes = 10, .result = i - 1);
+        MADE_ADD(&log, READ, 13, .bytes = 10, .result = i);
+    }
+    MADE_ADD(&log, WAIT, 14, .thread = 1, .bytes = 10, .result = 4);
+    MADE_ADD(&log, WAIT, 20);
+    MADE_ADD(&log, WAIT, 21, .result = 5); /* of nothing that is here */
+    cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+    cr_expect_eq(frames.count, 4);
+    expect_frames(&log, "111"
+                        "2212"
+                        "3323"
+                        "4434"
+                        "400");
+    ist_audit_log_free(&log);
+    log = made_log();
+    for (uint64_t i = 1; i <= 2; i++) { /* the same with marks */
+        MADE_ADD(&log, FRAME, 1);
+        if (i > 1) MADE_ADD(&log, WAIT, 14, .bytes = 10, .result = i - 1);
+        MADE_ADD(&log, READ, 13, .bytes = 10, .result = i);
+    }
+    cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+    expect_frames(&log, "11212");
+    ist_audit_log_free(&log);
+}
+
+/* A buffer is made behind the first frame, and not again. */
+Test(pattern, first_frames_may_have_more_in_them) {
+    ist_audit_log log = made_log();
+    ist_audit_frames frames;
+    MADE_ADD(&log, WRITE, 3, .bytes = 1000);
+    for (int i = 0; i < 4; i++) {
+        MADE_ADD(&log, WRITE, 10, .bytes = 100);
+        MADE_LAUNCH(&log, 11, "only");
+        MADE_ADD(&log, READ, 13, .bytes = 10);
+        if (!i) MADE_ADD(&log, CREATE, 14, .bytes = 100);
+    }
+    cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+    cr_expect_eq(frames.count, 4);
+    expect_frames(&log, "0"
+                        "1111222333444");
+    ist_audit_log_free(&log);
+}
+
+/* One thread makes a frame to warm up, in which kernels repeat; another makes the frames. */
+Test(pattern, a_frame_of_another_thread) {
+    for (int alike = 0; alike < 2; alike++) {
+        ist_audit_log log = made_log();
+        ist_audit_frames frames;
+        MADE_ADD(&log, WRITE, 3, .thread = 1, .bytes = 1000);
+        for (uint32_t i = 0; i < 4; i++) {
+            MADE_ADD(&log, WRITE, 10, .thread = !i, .bytes = 100);
+            for (int k = 0; k < 4; k++) {
+                MADE_ADD(&log, LAUNCH, 11, .thread = !i, .kernel = "mix");
+                MADE_ADD(&log, LAUNCH, 12, .thread = !i, .kernel = i || alike ? "add" : "other");
+            }
+            MADE_ADD(&log, READ, 13, .thread = !i, .bytes = 10);
+        }
+        cr_assert_eq(ist_audit_find_frames(&log, NULL, &frames, NULL), IST_OK);
+        cr_expect_eq(frames.count, alike ? 4 : 3 + 4);
+        if (alike)
+            expect_frames(&log, "04444444444"
+                                "111111111122222222223333333333");
+        ist_audit_log_free(&log);
+    }
+}
+
 Test(pattern, two_passes_are_not_enough) {
     ist_audit_log log = pipeline(2);
     ist_audit_frames frames;

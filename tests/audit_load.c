@@ -67,6 +67,29 @@ Test(load, a_whole_recording) {
     ist_audit_log_free(&log);
 }
 
+/* A wait says where in the file the download is that it is for. */
+Test(load, waits_know_their_results) {
+    recording r;
+    make_recording(&r);
+    for (int k = 0; k < 2; k++) {
+        ist_audit_wire_event read = {.op = IST_AUDIT_READ, .label = IST_AUDIT_NONE, .repeat = 1, .offset = 64};
+        ist_audit_wire_event wait = {.op = IST_AUDIT_WAIT, .label = IST_AUDIT_NONE, .repeat = 1, .offset = r.size};
+        add(&r, IST_AUDIT_WIRE_EVENT, &read, sizeof read, NULL);
+        add(&r, IST_AUDIT_WIRE_EVENT, &wait, sizeof wait, NULL);
+    }
+    ist_audit_log log = {0};
+    cr_assert_eq(ist_audit_load(&log, r.bytes, r.size, NULL), IST_OK);
+    cr_assert_eq(log.event_count, 6);
+    cr_expect_eq(log.events[0].result, 0); /* waits for no download */
+    cr_expect_neq(log.events[2].result, 0);
+    cr_expect_eq(log.events[2].offset, 64);
+    cr_expect_eq(log.events[3].result, log.events[2].result);
+    cr_expect_eq(log.events[3].offset, 0);
+    cr_expect_eq(log.events[5].result, log.events[4].result);
+    cr_expect_neq(log.events[4].result, log.events[2].result);
+    ist_audit_log_free(&log);
+}
+
 Test(load, two_processes_share_no_handles) {
     recording a, b;
     make_recording(&a);

@@ -458,21 +458,32 @@ Test(own, a_failed_run_goes_before_a_broken_budget) {
     scratch_remove(&s);
 }
 
+/* Checkpoints for a real device. */
+typedef struct models {
+    char detector[256], segmenter[256];
+} models;
+
+static models make_models(const scratch *s) {
+    models m;
+    snprintf(m.detector, sizeof m.detector, "%s", scratch_path(s, "n.safetensors"));
+    snprintf(m.segmenter, sizeof m.segmenter, "%s", scratch_path(s, "sam.safetensors"));
+    const char *make = IST_BUILD_DIR "/tests/make_checkpoint";
+    spawned r = spawn_run(s, NULL, (const char *const[]){make, "n", "g:1", "80", m.detector, NULL});
+    spawn_free(&r);
+    r = spawn_run(s, NULL, (const char *const[]){make, "sam", "g:1", "1", m.segmenter, NULL});
+    spawn_free(&r);
+    return m;
+}
+
 static void keeps_its_promise(const char *option, int flushes) {
     scratch s = scratch_make();
-    char detector[256], segmenter[256], json[256];
-    snprintf(detector, sizeof detector, "%s", scratch_path(&s, "n.safetensors"));
-    snprintf(segmenter, sizeof segmenter, "%s", scratch_path(&s, "sam.safetensors"));
+    char json[256];
+    const models m = make_models(&s);
     snprintf(json, sizeof json, "%s", scratch_path(&s, "report.json"));
-    const char *make = IST_BUILD_DIR "/tests/make_checkpoint";
-    spawned r = spawn_run(&s, NULL, (const char *const[]){make, "n", "g:1", "80", detector, NULL});
-    spawn_free(&r);
-    r = spawn_run(&s, NULL, (const char *const[]){make, "sam", "g:1", "1", segmenter, NULL});
-    spawn_free(&r);
-    r = spawn_run(&s, NULL,
-                  (const char *const[]){IST_CLI, "audit", IST_SOURCE_DIR "/apps/frames", "--limit", "3",
-                                        "--max-objects", "2", "--detector", detector, "--segmenter", segmenter,
-                                        "--json", json, option, NULL});
+    spawned r = spawn_run(&s, NULL,
+                          (const char *const[]){IST_CLI, "audit", IST_SOURCE_DIR "/apps/frames", "--limit", "3",
+                                                "--max-objects", "2", "--detector", m.detector, "--segmenter",
+                                                m.segmenter, "--json", json, option, NULL});
     cr_assert_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
     cr_expect_not_null(strstr(r.out, "budget     reads=1,writes=1,waits=1 holds"), "%s", r.out);
     json_t *root = load_json(json), *frames = json_object_get(root, "frames"), *most = json_object_get(frames, "most");
@@ -491,6 +502,74 @@ static void keeps_its_promise(const char *option, int flushes) {
     cr_expect_eq(json_integer_value(json_object_get(calls, "flush")), flushes);
     cr_expect_gt(json_integer_value(json_object_get(calls, "build")), 0);
     cr_expect_gt(json_integer_value(json_object_get(calls, "map")), 0);
+    json_decref(root);
+    spawn_free(&r);
+    scratch_remove(&s);
+}
+
+/* In how many frames there are such calls. */
+static json_int_t frames_with(const json_t *root, const char *category, const char *entry) {
+    json_int_t frames = 0;
+    size_t k;
+    json_t *f;
+    json_array_foreach(json_object_get(root, "findings"), k,
+                       f) if (!strcmp(text_at(f, "category"), category) && !strcmp(text_at(f, "entry"), entry))
+        frames += json_integer_value(json_object_get(f, "frames"));
+    return frames;
+}
+
+/* Frames of a stream overlap on the device and are waited for on another thread than the one that submits them: each
+ * has one write, one read and one wait, and so has the one that warms up. */
+Test(program, a_stream_keeps_the_promise) {
+    enum { FRAMES = 4, W = 96, H = 80 };
+    static unsigned char pixels[FRAMES * W * H];
+    scratch s = scratch_make();
+    char raw[256], json[256], lines[300];
+    const models m = make_models(&s);
+    snprintf(raw, sizeof raw, "%s", scratch_path(&s, "raw"));
+    snprintf(json, sizeof json, "%s", scratch_path(&s, "report.json"));
+    snprintf(lines, sizeof lines, "ndjson:%s", scratch_path(&s, "lines"));
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (unsigned char)(i * i >> 7);
+    FILE *f = fopen(raw, "wb");
+    cr_assert_eq(fwrite(pixels, 1, sizeof pixels, f), sizeof pixels);
+    fclose(f);
+    spawned r = spawn_run(&s, raw,
+                          (const char *const[]){IST_CLI,
+                                                "audit",
+                                                "--budget",
+                                                "reads=1,writes=1,waits=1,builds=0",
+                                                "--json",
+                                                json,
+                                                "--",
+                                                IST_CLI,
+                                                "live",
+                                                "--from",
+                                                "raw:96x80:gray8",
+                                                "--to",
+                                                lines,
+                                                "--no-drop",
+                                                "--quiet",
+                                                "--max-objects",
+                                                "2",
+                                                "--detector",
+                                                m.detector,
+                                                "--segmenter",
+                                                m.segmenter,
+                                                NULL});
+    cr_assert_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
+    char *results = scratch_read(scratch_path(&s, "lines"), NULL);
+    int count = 0;
+    for (const char *p = results; (p = strchr(p, '\n')); p++) count++;
+    cr_expect_eq(count, FRAMES);
+    free(results);
+    json_t *root = load_json(json), *frames = json_object_get(root, "frames"), *most = json_object_get(frames, "most");
+    cr_expect_eq(json_integer_value(json_object_get(frames, "count")), FRAMES + 1);
+    static const char *const counts[] = {"writes", "reads", "waits"}; /* no frame has two, and so many have one */
+    for (size_t k = 0; k < 3; k++)
+        cr_expect_eq(json_integer_value(json_object_get(most, counts[k])), 1, "%s", counts[k]);
+    cr_expect_eq(frames_with(root, "upload", "clEnqueueWriteBuffer"), FRAMES + 1);
+    cr_expect_eq(frames_with(root, "download", "clEnqueueReadBuffer"), FRAMES + 1);
+    cr_expect_eq(frames_with(root, "wait", "clWaitForEvents"), FRAMES + 1);
     json_decref(root);
     spawn_free(&r);
     scratch_remove(&s);

@@ -36,6 +36,8 @@ uint64_t layer_now(void);
 layer_call layer_begin(ist_audit_op op, const char *entry, void *caller);
 /* Appends the event; the place it was written to, or NULL. The file stays mapped. */
 ist_audit_wire_event *layer_record(layer_call *call);
+/* Where in the file a record of this process is; 0 for NULL. */
+uint64_t layer_position(const ist_audit_wire_event *record);
 /* The label of a kernel's name, asked for once per kernel object; IST_AUDIT_NONE: it does not tell. */
 uint32_t layer_kernel_label(cl_kernel kernel);
 void layer_forget_kernel(cl_kernel kernel);
@@ -60,14 +62,21 @@ void layer_note_pending(layer_command command, cl_event event, const void *host,
                         ist_audit_wire_event *record);
 /* The program is about to wait, or to ask. */
 void layer_look_at_uploads(void);
-/* Everything in `queue` is done. Returns the bytes of the downloads among it. */
-uint64_t layer_queue_done(cl_command_queue queue);
+/* What is known to be done. */
+typedef struct layer_done {
+    uint64_t bytes;                     /* of the downloads among it */
+    uint64_t number;                    /* of the last command */
+    const ist_audit_wire_event *result; /* the record of that command when it is a download; else NULL */
+} layer_done;
+
+/* Everything in `queue` is done. */
+layer_done layer_queue_done(cl_command_queue queue);
 /* `event` is done, and in an in-order queue what came before. *whole: it was the queue's last command. */
-uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole);
+layer_done layer_event_done(cl_event event, cl_command_queue *queue, bool *whole);
 void layer_event_released(cl_event event);
 /* The same in two steps, for an event that may be released in between: the latest command of `event`; it is done. */
 layer_command layer_find_command(cl_event event);
-uint64_t layer_command_done(const layer_command *command, cl_event event);
+layer_done layer_command_done(const layer_command *command, cl_event event);
 /* In a forked child nothing is under way. */
 void layer_forget_commands(void);
 

@@ -281,6 +281,10 @@ ist_audit_wire_event *layer_record(layer_call *call) {
     return room;
 }
 
+uint64_t layer_position(const ist_audit_wire_event *record) {
+    return record ? (uint64_t)((const char *)record - rec.base) : 0;
+}
+
 void layer_record_poll(layer_call *call) {
     ist_audit_wire_event *last = thread_poll;
     if (last && last->object == call->e.object && last->queue == (uint64_t)(uintptr_t)call->caller) {

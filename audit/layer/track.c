@@ -96,11 +96,15 @@ void layer_note_pending(layer_command command, cl_event event, const void *host,
 }
 
 /* With the lock held. */
-static uint64_t complete(pending *p) {
+static void complete(pending *p, layer_done *done) {
     look_at(p);
     p->queue = NULL;
-    if (p->upload) count_uploads(-1);
-    return p->upload ? 0 : p->bytes;
+    if (p->upload) {
+        count_uploads(-1);
+        return;
+    }
+    done->bytes += p->bytes;
+    if (p->number == done->number) done->result = p->record;
 }
 
 /* Not with the lock held: another thread may be enqueueing. */
@@ -123,13 +127,14 @@ void layer_look_at_uploads(void) {
     } while (k < PENDING);
 }
 
-uint64_t layer_queue_done(cl_command_queue queue) {
-    uint64_t bytes = 0;
+layer_done layer_queue_done(cl_command_queue queue) {
+    layer_done done = {0};
     pthread_mutex_lock(&track.lock);
+    done.number = last_of(queue)->number;
     for (size_t k = 0; k < PENDING; k++)
-        if (track.pending[k].queue == queue) bytes += complete(&track.pending[k]);
+        if (track.pending[k].queue == queue) complete(&track.pending[k], &done);
     pthread_mutex_unlock(&track.lock);
-    return bytes;
+    return done;
 }
 
 layer_command layer_find_command(cl_event event) {
@@ -142,20 +147,20 @@ layer_command layer_find_command(cl_event event) {
     return found;
 }
 
-uint64_t layer_command_done(const layer_command *c, cl_event event) {
-    uint64_t bytes = 0;
+layer_done layer_command_done(const layer_command *c, cl_event event) {
+    layer_done done = {.number = c->number};
     pthread_mutex_lock(&track.lock);
     for (size_t k = 0; k < PENDING; k++) {
         pending *p = &track.pending[k];
         bool before = c->in_order && p->queue == c->queue && p->number <= c->number;
         bool itself = p->queue == c->queue && p->number == c->number;
-        if (p->queue && (p->event == event || itself || before)) bytes += complete(p);
+        if (p->queue && (p->event == event || itself || before)) complete(p, &done);
     }
     pthread_mutex_unlock(&track.lock);
-    return bytes;
+    return done;
 }
 
-uint64_t layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) {
+layer_done layer_event_done(cl_event event, cl_command_queue *queue, bool *whole) {
     layer_command c = layer_find_command(event);
     pthread_mutex_lock(&track.lock);
     *queue = c.queue;

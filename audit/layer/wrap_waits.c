@@ -1,7 +1,9 @@
 /* Calls that wait or ask, and markers. */
 #include "layer.h"
 
-static void waited(layer_call *c) {
+static void waited(layer_call *c, layer_done done) {
+    c->e.bytes = done.bytes;
+    c->e.offset = layer_position(done.result);
     c->e.wait_ns = layer_now() - c->e.start_ns;
     layer_record(c);
 }
@@ -12,10 +14,7 @@ static cl_int CL_API_CALL wrap_clFinish(cl_command_queue queue) {
     cl_int rc = layer_next->clFinish(queue);
     c.e.queue = (uint64_t)(uintptr_t)queue;
     c.e.flags = IST_AUDIT_WHOLE_QUEUE;
-    if (rc == CL_SUCCESS) {
-        c.e.bytes = layer_queue_done(queue);
-        waited(&c);
-    }
+    if (rc == CL_SUCCESS) waited(&c, layer_queue_done(queue));
     return rc;
 }
 
@@ -31,15 +30,21 @@ static cl_int CL_API_CALL wrap_clWaitForEvents(cl_uint count, const cl_event *li
     layer_look_at_uploads();
     layer_call c = LAYER_CALL(WAIT, "clWaitForEvents");
     cl_int rc = layer_next->clWaitForEvents(count, list);
+    layer_done all = {0};
     for (cl_uint k = 0; rc == CL_SUCCESS && k < count; k++) {
         cl_command_queue queue;
         bool whole;
-        c.e.bytes += layer_event_done(list[k], &queue, &whole);
+        layer_done done = layer_event_done(list[k], &queue, &whole);
+        done.bytes += all.bytes;
+        if (done.number >= all.number)
+            all = done;
+        else
+            all.bytes = done.bytes;
         if (queue) c.e.queue = (uint64_t)(uintptr_t)queue;
         if (whole) c.e.flags = IST_AUDIT_WHOLE_QUEUE;
     }
     c.e.object = count && list ? (uint64_t)(uintptr_t)list[0] : 0;
-    if (rc == CL_SUCCESS) waited(&c);
+    if (rc == CL_SUCCESS) waited(&c, all);
     return rc;
 }
 

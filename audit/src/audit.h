@@ -69,6 +69,7 @@ typedef struct ist_audit_event {
     uint64_t repeat; /* polls: how many; else 1 */
     uint64_t queue, object;
     uint64_t offset, bytes; /* in the object; waits: bytes of the downloads they complete */
+    uint64_t result;        /* downloads: a number of their own; waits for one, and nothing after it: that; 0: none */
     uint64_t host;          /* host address, 0: none */
     uint64_t hash;          /* of the contents; 0: not known or all bytes are the same */
     double at_ms;           /* since the start of the log */
@@ -164,8 +165,9 @@ typedef struct ist_audit_frames {
 
 /* Numbers the frames. In this order: frame numbers already there; FRAME events; launches of `kernel` (NULL: none),
  * which should be the first kernel of a frame; a sequence of calls that repeats at least three times and makes up at
- * least half of its thread; each thread that launches kernels has frames of its own. IST_E_INPUT when `kernel` was
- * never launched. */
+ * least half of its thread; each thread that launches kernels has frames of its own. Unless numbers are there already,
+ * a wait for a result goes to the frame of that result, whenever it is made: frames may overlap. IST_E_INPUT when
+ * `kernel` was never launched. */
 ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err);
 
 /* ---- findings ---- */

@@ -2,7 +2,9 @@
  *
  * Repetition: each call becomes a token (what and where), neighbours that are equal become one. A token that occurs
  * three times or more cuts its thread into segments; its score is the number of tokens in segments equal to the most
- * common one. The token with the best score, and of those the one that comes first, begins a frame. */
+ * common one. The token with the best score, and of those the one that comes first, begins a frame. What came before
+ * those segments and begins alike is a frame too, with what it has besides: the first ones make what later ones find
+ * there. */
 #include "audit/audit.h"
 
 #include "base/mem.h"
@@ -173,12 +175,36 @@ static size_t lead_of_pattern(const tokens *t, const pattern *p) {
     return lead;
 }
 
+/* A frame as a sequence of tokens. */
+typedef struct sequence {
+    uint64_t hash;
+    size_t length; /* 0: none */
+} sequence;
+
+static bool is_at(const tokens *t, const sequence *s, size_t k) {
+    return k + s->length <= t->count && segment_hash(t, k, k + s->length) == s->hash;
+}
+
+static sequence sequence_of(const tokens *t, const pattern *p) {
+    size_t begin = p->first - lead_of_pattern(t, p);
+    return (sequence){segment_hash(t, begin, begin + p->length), p->length};
+}
+
+/* Where the first frame begins: at `begin`, or before, where the same sequence stands with less than a frame behind it.
+ */
+static size_t first_alike(const tokens *t, const sequence *s, size_t begin) {
+    for (size_t k = begin; k-- > 0 && begin - k < 2 * s->length;)
+        if (k + s->length <= begin && is_at(t, s, k)) begin = k;
+    return begin;
+}
+
 /* Frames begin at the pattern's token, or its lead before; the last is as long as the pattern, and none when the log
  * ends before that: half a frame cannot be judged. The events of list[at]'s thread are numbered on from frames->count;
  * those of threads without launches go with the busiest. */
 static void number_pattern(ist_audit_log *log, const tokens *t, const pattern *p, const launcher *list, size_t count,
                            size_t at, ist_audit_frames *frames) {
-    size_t lead = lead_of_pattern(t, p), begin = p->first - lead, last = begin;
+    const sequence whole = sequence_of(t, p);
+    size_t lead = lead_of_pattern(t, p), begin = first_alike(t, &whole, p->first - lead), last = begin;
     for (size_t k = p->first; k < t->count; k++)
         if (t->items[k].value == p->value) last = k - lead;
     size_t stop = last + p->length <= t->count ? last + p->length : last;
@@ -193,15 +219,34 @@ static void number_pattern(ist_audit_log *log, const tokens *t, const pattern *p
     frames->source = IST_AUDIT_FRAMES_PATTERN;
 }
 
+/* Frames of a thread that makes few of them, such as one to warm up: where it does what a busier one does in each.
+ * False: nowhere. */
+static bool number_alike(ist_audit_log *log, const tokens *t, const sequence *s, uint32_t thread,
+                         ist_audit_frames *frames) {
+    bool found = false;
+    for (size_t k = 0; k < t->count; k++) {
+        if (!is_at(t, s, k)) continue;
+        found = true;
+        frames->count++;
+        for (size_t i = t->items[k].event; i <= t->items[k + s->length - 1].last; i++)
+            if (log->events[i].thread == thread) log->events[i].frame = frames->count;
+        k += s->length - 1;
+    }
+    return found;
+}
+
 static ist_status by_pattern(ist_audit_log *log, ist_audit_frames *frames, ist_error *err) {
     launcher list[THREADS];
+    sequence busiest = {0};
     size_t count = find_launchers(log, list);
     bool enough = true;
     for (size_t k = 0; k < count && enough; k++) {
         tokens t = {0};
         pattern best = {0};
         enough = make_tokens(log, list[k].thread, &t) && find_pattern(&t, &best);
-        if (enough && best.score) number_pattern(log, &t, &best, list, count, k, frames);
+        bool alike = enough && busiest.length > best.length && number_alike(log, &t, &busiest, list[k].thread, frames);
+        if (enough && !alike && best.score) number_pattern(log, &t, &best, list, count, k, frames);
+        if (enough && best.score && !busiest.length) busiest = sequence_of(&t, &best);
         free(t.items);
         free(t.prefix);
         free(t.power);
@@ -241,7 +286,37 @@ static void by_kernel(ist_audit_log *log, const char *kernel, ist_audit_frames *
     frames->count = count;
 }
 
-ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err) {
+typedef struct result_frame {
+    uint64_t result;
+    uint32_t frame;
+} result_frame;
+
+static int by_result(const void *a, const void *b) {
+    const result_frame *x = a, *y = b;
+    return x->result < y->result ? -1 : x->result > y->result;
+}
+
+/* Waits go to the frames of the results that they are for. */
+static ist_status follow_results(ist_audit_log *log, ist_error *err) {
+    size_t count = 0;
+    result_frame *list = malloc((log->event_count + 1) * sizeof *list);
+    if (!list) return ist_fail(err, IST_E_MEMORY, "out of memory for the results of %zu events", log->event_count);
+    for (size_t i = 0; i < log->event_count; i++) {
+        const ist_audit_event *e = &log->events[i];
+        if (e->result && e->op != IST_AUDIT_WAIT) list[count++] = (result_frame){e->result, e->frame};
+    }
+    qsort(list, count, sizeof *list, by_result);
+    for (size_t i = 0; count && i < log->event_count; i++) {
+        ist_audit_event *e = &log->events[i];
+        if (!e->result || e->op != IST_AUDIT_WAIT) continue;
+        const result_frame *found = bsearch(&(result_frame){e->result, 0}, list, count, sizeof *list, by_result);
+        if (found) e->frame = found->frame;
+    }
+    free(list);
+    return IST_OK;
+}
+
+static ist_status number_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err) {
     uint32_t marks = 0;
     *frames = (ist_audit_frames){IST_AUDIT_FRAMES_NONE, 0};
     for (size_t i = 0; i < log->event_count; i++) {
@@ -264,4 +339,9 @@ ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_aud
     by_kernel(log, kernel, frames);
     if (!frames->count) return ist_fail(err, IST_E_INPUT, "no kernel named %s was launched", kernel);
     return IST_OK;
+}
+
+ist_status ist_audit_find_frames(ist_audit_log *log, const char *kernel, ist_audit_frames *frames, ist_error *err) {
+    IST_TRY(number_frames(log, kernel, frames, err));
+    return frames->source == IST_AUDIT_FRAMES_GIVEN ? IST_OK : follow_results(log, err);
 }

@@ -47,7 +47,8 @@ static uint64_t of_process(const loader *l, uint64_t handle) {
     return handle ? handle ^ l->pid << 48 : 0;
 }
 
-static ist_status add_event(loader *l, const ist_audit_wire_event *w, ist_error *err) {
+/* `position`: of the record in the file. */
+static ist_status add_event(loader *l, const ist_audit_wire_event *w, uint64_t position, ist_error *err) {
     if (w->op >= IST_AUDIT_OP_COUNT) return IST_OK;
     ist_audit_event e = {.op = w->op,
                          .flags = w->flags,
@@ -66,6 +67,11 @@ static ist_status add_event(loader *l, const ist_audit_wire_event *w, ist_error 
                          .at_ms = (double)w->start_ns * 1e-6,
                          .wait_ms = (double)w->wait_ns * 1e-6,
                          .move_ms = (double)w->move_ns * 1e-6};
+    if (ist_audit_is_download(&e)) e.result = of_process(l, position);
+    if (e.op == IST_AUDIT_WAIT) {
+        e.result = of_process(l, e.offset);
+        e.offset = 0;
+    }
     return ist_audit_add_event(l->log, &e, err);
 }
 
@@ -88,7 +94,7 @@ ist_status ist_audit_load(ist_audit_log *log, const void *bytes, size_t count, i
             break;
         const void *record = at;
         if (head.type == IST_AUDIT_WIRE_EVENT && head.size >= sizeof(ist_audit_wire_event))
-            status = add_event(&l, record, err);
+            status = add_event(&l, record, (uint64_t)(at - (const char *)bytes), err);
         else if (head.type == IST_AUDIT_WIRE_SITE && head.size > sizeof(ist_audit_wire_site))
             status = add_site(&l, record, head.size - sizeof(ist_audit_wire_site), err);
         else if (head.type == IST_AUDIT_WIRE_LABEL && head.size > sizeof(ist_audit_wire_label))

@@ -25,7 +25,8 @@ typedef struct ist_audit_wire_record {
     uint32_t type, size; /* bytes with this head */
 } ist_audit_wire_record;
 
-/* Sites and labels are numbered from 0 in the order of their records. */
+/* Sites and labels are numbered from 0 in the order of their records. A wait's `offset`: where in the file the record of
+ * the download is that it was for; 0: not for one. */
 typedef struct ist_audit_wire_event {
     ist_audit_wire_record head;
     uint16_t op, flags;

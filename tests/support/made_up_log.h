@@ -26,7 +26,7 @@ static inline ist_audit_log made_log(void) {
 typedef struct made_event {
     uint16_t flags;
     uint32_t thread, frame, shape;
-    uint64_t queue, object, offset, bytes, host, hash, repeat;
+    uint64_t queue, object, offset, bytes, host, hash, repeat, result;
     double wait_ms, move_ms;
     const char *kernel;
 } made_event;
@@ -50,6 +50,7 @@ static inline void made_add_(ist_audit_log *log, ist_audit_op op, uint32_t place
                          .object = m.object,
                          .offset = m.offset,
                          .bytes = m.bytes,
+                         .result = m.result,
                          .host = m.host,
                          .hash = m.hash,
                          .at_ms = (double)log->event_count,
