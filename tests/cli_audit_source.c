@@ -152,13 +152,96 @@ Test(sources, a_file_nothing_and_what_cannot_be_read) {
     snprintf(path, sizeof path, "%s", scratch_path(&s, "one.py"));
     expect(&s, path, 0, "1 critical, 0 medium", "");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "one.txt"));
-    expect(&s, path, 1, "", "is no C, C++ or Python source");
+    expect(&s, path, 1, "", "is no C, C++, OpenCL C or Python source");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "empty"));
-    expect(&s, path, 0, "0 critical", "has no C, C++ or Python sources");
+    expect(&s, path, 0, "0 critical", "has no C, C++, OpenCL C or Python sources");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "missing"));
     expect(&s, path, 1, "", "missing: No such file or directory");
     snprintf(path, sizeof path, "%s", scratch_path(&s, "broken"));
     expect(&s, path, 7, "1 critical", "1 of the files could not be read"); /* what could be read is reported */
+    scratch_remove(&s);
+}
+
+/* ---- a project ---- */
+
+static const char caller[] =
+    "from sam.predictor import Predictor as P\nclass Step:\n    def __init__(self, device):\n        self.p = P()\n"
+    "    def process(self, boxes):\n        found = boxes.detach().cpu().numpy()\n        return "
+    "self.p.predict(box=found)\n";
+static const char predictor[] = "import torch\nclass Predictor:\n    def predict(self, points=None, box=None):\n"
+                                "        return torch.as_tensor(box, device='cuda')\n";
+static const char notebook[] = "{\"cells\":[{\"cell_type\":\"code\",\"source\":[\"import torch\\n\","
+                               "\"z = torch.zeros(3, device='cuda').cpu()\"]}]}";
+static const char prints[] = "kernel void f(global int *x) {\n    printf(\"%d\", *x);\n}\n";
+
+static void expect_text(const char *out, const char *tree) {
+    char want[2048];
+    snprintf(want, sizeof want,
+             "            comes down with .detach().cpu().numpy() at %s/a.py:6 in Step.process\n"
+             "            is passed to Predictor.predict(box) at %s/a.py:7\n"
+             "            goes up again with torch.as_tensor(device=) at %s/sam/predictor.py:4 in Predictor.predict\n",
+             tree, tree, tree);
+    cr_expect_not_null(strstr(out, want), "no\n%s in\n%s", want, out);
+    snprintf(want, sizeof want, "%s/b.ipynb:1:2  .cpu()\n", tree);
+    cr_expect_not_null(strstr(out, want), "no\n%s in\n%s", want, out);
+    cr_expect_not_null(strstr(out, "1 critical, 1 medium, 0 minor, 1 necessary"), "%s", out);
+    cr_expect_not_null(strstr(out, "3 Python (1 notebook), 1 OpenCL C (1 kernel), "), "%s", out);
+}
+
+static const json_t *first_of(const json_t *o, const char *key) {
+    return json_array_get(json_object_get(o, key), 0);
+}
+
+static void expect_json(const char *path) {
+    static const char *const steps[] = {"download", "argument", "upload"};
+    json_t *root = load_json(path), *findings = json_object_get(root, "findings"), *f = json_array_get(findings, 0);
+    cr_assert_eq(json_array_size(findings), 3);
+    cr_expect_str_eq(text_at(f, "category"), "read_write_chain");
+    const json_t *hops = json_object_get(f, "hops");
+    cr_assert_eq(json_array_size(hops), 3);
+    for (size_t k = 0; k < 3; k++) cr_expect_str_eq(text_at(json_array_get(hops, k), "step"), steps[k]);
+    cr_expect_eq(json_integer_value(json_object_get(json_array_get(hops, 1), "line")), 7);
+    cr_expect_eq(json_array_size(json_object_get(f, "chain")), 2);
+    cr_expect_null(json_object_get(f, "cell"));
+    cr_expect_str_eq(text_at(json_array_get(findings, 1), "category"), "kernel_prints");
+    f = json_array_get(findings, 2);
+    cr_expect_eq(json_integer_value(json_object_get(f, "cell")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(f, "line")), 2);
+    cr_expect_eq(json_array_size(json_object_get(f, "hops")), 0);
+    json_decref(root);
+}
+
+static void expect_sarif(const char *path) {
+    json_t *root = load_json(path);
+    const json_t *result = first_of(first_of(root, "runs"), "results"), *flow = first_of(result, "codeFlows");
+    const json_t *locations = json_object_get(first_of(flow, "threadFlows"), "locations");
+    cr_assert_eq(json_array_size(locations), 3);
+    const json_t *last = json_object_get(json_array_get(locations, 2), "location");
+    const json_t *physical = json_object_get(last, "physicalLocation");
+    cr_expect_str_eq(text_at(json_object_get(last, "message"), "text"), "goes up again with torch.as_tensor(device=)");
+    cr_expect_eq(json_integer_value(json_object_get(json_object_get(physical, "region"), "startLine")), 4);
+    json_decref(root);
+}
+
+Test(project, chains_across_files_notebooks_and_kernels) {
+    scratch s = scratch_make();
+    char tree[256], json[256], sarif[256];
+    mkdir(scratch_path(&s, "tree"), 0777);
+    mkdir(scratch_path(&s, "tree/sam"), 0777);
+    scratch_write(scratch_path(&s, "tree/a.py"), caller, sizeof caller - 1);
+    scratch_write(scratch_path(&s, "tree/sam/predictor.py"), predictor, sizeof predictor - 1);
+    scratch_write(scratch_path(&s, "tree/b.ipynb"), notebook, sizeof notebook - 1);
+    scratch_write(scratch_path(&s, "tree/c.cl"), prints, sizeof prints - 1);
+    snprintf(tree, sizeof tree, "%s", scratch_path(&s, "tree"));
+    snprintf(json, sizeof json, "%s", scratch_path(&s, "a.json"));
+    snprintf(sarif, sizeof sarif, "%s", scratch_path(&s, "a.sarif"));
+    spawned r = spawn_run(
+        &s, NULL, (const char *const[]){IST_CLI, "audit", "--source", tree, "--json", json, "--sarif", sarif, NULL});
+    cr_assert_eq(r.code, 0, "exit code %d: %s", r.code, r.err);
+    expect_text(r.out, tree);
+    expect_json(json);
+    expect_sarif(sarif);
+    spawn_free(&r);
     scratch_remove(&s);
 }
 

@@ -14,7 +14,9 @@
     X(BASELINE, baseline, "baseline", "FILE", "say what is new and what is gone since that JSON report")               \
     X(REPORT, report, "report", "FILE", "write the text report there ('-': standard output)")                          \
     X(FRAME_KERNEL, frame_kernel, "frame-kernel", "NAME", "a frame begins with the launch of this kernel")             \
-    X(SOURCE, source, "source", "DIR", "audit the C, C++ and Python sources there, without running them")
+    X(SOURCE, source, "source", "DIR",                                                                                 \
+      "audit the C, C++, OpenCL C and Python sources and notebooks there as one\n"                                     \
+      "project, without running them")
 
 enum {
     OPTION_FIRST = 255,

@@ -128,7 +128,7 @@ static ist_status add_root(walk *w, const char *path, ist_error *err) {
     const char *slash = strrchr(path, '/');
     w->inner = slash ? (size_t)(slash - path) + 1 : 0;
     if (ist_audit_language_of(path) == IST_AUDIT_LANGUAGE_NONE)
-        return ist_fail(err, IST_E_INPUT, "%s is no C, C++ or Python source, by its name", path);
+        return ist_fail(err, IST_E_INPUT, "%s is no C, C++, OpenCL C or Python source, by its name", path);
     return add_file(w, path, &about, err);
 }
 
@@ -170,8 +170,8 @@ int audit_source(const audit_options *o) {
     if (!status) status = ist_audit_source_finish(&w.source, root, &err);
     if (!status) status = write_all(&w, o, &err);
     int code = status ? cli_fail(CLI_FAILED, "%s", err.text) : CLI_SUCCESS;
-    bool nothing = !w.source.c_files && !w.source.python_files && !w.source.skipped_count;
-    if (!code && nothing) cli_note("%s has no C, C++ or Python sources", root);
+    bool nothing = !w.source.c_files && !w.source.python_files && !w.source.kernel_files && !w.source.skipped_count;
+    if (!code && nothing) cli_note("%s has no C, C++, OpenCL C or Python sources", root);
     if (!code && w.unreadable) code = cli_fail(CLI_PARTIAL, "%zu of the files could not be read", w.unreadable);
     ist_audit_source_free(&w.source);
     free(root);

@@ -214,6 +214,8 @@ typedef enum ist_audit_severity {
     X(BLOCKING, "blocking_transfer", "a transfer blocks although work follows",                                        \
       "make it non-blocking and wait once, where the data is used")                                                    \
     X(SPLIT_TRANSFER, "split_transfer", "one frame is transferred in several calls", "pack it and transfer it once")   \
+    X(KERNEL_PRINTS, "kernel_prints", "a kernel prints: its text comes to the host, which waits for it",               \
+      "leave it out of the build that counts, with #ifdef")                                                            \
     X(RELEASE, "release_waits", "releasing an object waits for the device", "wait once, then release")                 \
     X(FLUSH, "flush_in_loop", "the queue is flushed several times per frame", "flush once, at the end of the frame")   \
     X(UPLOAD, "upload", "data goes to the device", "")                                                                 \

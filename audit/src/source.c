@@ -9,7 +9,7 @@
 ist_audit_language ist_audit_language_of(const char *path) {
     static const char *const c_ends[] = {".c",   ".h",   ".cc",  ".cpp", ".cxx", ".c++", ".hh", ".hpp",
                                          ".hxx", ".h++", ".inl", ".ipp", ".tpp", ".cu",  ".cuh"};
-    static const char *const python_ends[] = {".py", ".pyw", ".pyx"};
+    static const char *const python_ends[] = {".py", ".pyw", ".pyx"}, *const kernel_ends[] = {".cl", ".clh", ".ocl"};
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     if (!dot) return IST_AUDIT_LANGUAGE_NONE;
     if (!strcmp(dot, ".C") || !strcmp(dot, ".H")) return IST_AUDIT_LANGUAGE_C;
@@ -17,6 +17,9 @@ ist_audit_language ist_audit_language_of(const char *path) {
         if (!strcmp(dot, c_ends[k])) return IST_AUDIT_LANGUAGE_C;
     for (size_t k = 0; k < sizeof python_ends / sizeof *python_ends; k++)
         if (!strcmp(dot, python_ends[k])) return IST_AUDIT_LANGUAGE_PYTHON;
+    for (size_t k = 0; k < sizeof kernel_ends / sizeof *kernel_ends; k++)
+        if (!strcmp(dot, kernel_ends[k])) return IST_AUDIT_LANGUAGE_KERNELS;
+    if (!strcmp(dot, ".ipynb")) return IST_AUDIT_LANGUAGE_NOTEBOOK;
     return IST_AUDIT_LANGUAGE_NONE;
 }
 
@@ -34,18 +37,21 @@ ist_status ist_audit_source_skip(ist_audit_source *source, const char *path, con
 }
 
 /* A unit with its files, read, judged, forgotten. */
-static ist_status read_unit(ist_audit_source *source, const ist_src_file *files, size_t count, bool python,
-                            ist_error *err) {
+static ist_status read_unit(ist_audit_source *source, const ist_src_file *files, size_t count,
+                            ist_audit_language language, ist_error *err) {
     ist_src_unit unit;
     ist_status status = IST_OK;
     size_t length = 0;
     for (size_t k = 0; k < count; k++) length += files[k].length;
     bool good = ist_src_unit_init(&unit, length);
     for (size_t k = 0; good && k < count; k++) good = ist_src_add_file(&unit, &files[k]);
-    if (good) (python ? ist_src_read_python : ist_src_read_c)(&unit);
+    bool python = language == IST_AUDIT_LANGUAGE_PYTHON;
+    if (good)
+        (python ? ist_src_read_python : language == IST_AUDIT_LANGUAGE_C ? ist_src_read_c : ist_src_read_cl)(&unit);
     if (good && !unit.failed) status = ist_src_judge(&unit, source, python, err);
     if (!good || unit.failed) status = ist_fail(err, IST_E_MEMORY, "out of memory for %s", files[0].path);
     source->lines += unit.lines;
+    source->kernels += unit.kernels;
     source->log.dropped += unit.dropped;
     ist_src_unit_free(&unit);
     return status;
@@ -78,7 +84,7 @@ static ist_status read_texts(ist_audit_source *source, ist_error *err) {
                                   .length = t->length,
                                   .cells = t->cells};
     }
-    if (files) status = read_unit(source, files, n, true, err);
+    if (files) status = read_unit(source, files, n, IST_AUDIT_LANGUAGE_PYTHON, err);
     free(files);
     forget_texts(source);
     return status;
@@ -106,20 +112,34 @@ static ist_status keep_text(ist_audit_source *source, const char *path, size_t i
     return IST_OK;
 }
 
+static ist_status add_notebook(ist_audit_source *source, const char *path, size_t inner, const char *bytes,
+                               size_t count, ist_error *err) {
+    char *text;
+    size_t length;
+    uint32_t *cells;
+    const char *reason;
+    if (!ist_src_read_notebook(bytes, count, &text, &length, &cells, &reason))
+        return ist_fail(err, IST_E_MEMORY, "out of memory for %zu bytes of %s", count, path);
+    if (reason) return ist_audit_source_skip(source, path, reason, err);
+    source->notebooks++;
+    return keep_text(source, path, inner, text, length, cells, err);
+}
+
 ist_status ist_audit_source_add(ist_audit_source *source, const char *path, size_t inner, const char *bytes,
                                 size_t count, ist_error *err) {
+    ist_audit_language language = ist_audit_language_of(path);
     char *text;
     const char *reason;
     size_t length;
     if (count > IST_AUDIT_SOURCE_LIMIT) return ist_audit_source_skip(source, path, "larger than 64 MiB", err);
+    if (language == IST_AUDIT_LANGUAGE_NOTEBOOK) return add_notebook(source, path, inner, bytes, count, err);
     if (!ist_src_decode(bytes, count, &text, &length, &reason))
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu bytes of %s", count, path);
     if (reason) return ist_audit_source_skip(source, path, reason, err);
-    if (ist_audit_language_of(path) == IST_AUDIT_LANGUAGE_PYTHON)
-        return keep_text(source, path, inner, text, length, NULL, err);
+    if (language == IST_AUDIT_LANGUAGE_PYTHON) return keep_text(source, path, inner, text, length, NULL, err);
     ist_src_file file = {.path = path, .inner = inner_path(path, inner), .text = text, .length = length};
-    ist_status status = read_unit(source, &file, 1, false, err);
-    source->c_files++;
+    ist_status status = read_unit(source, &file, 1, language, err);
+    *(language == IST_AUDIT_LANGUAGE_C ? &source->c_files : &source->kernel_files) += 1;
     free(text);
     return status;
 }

@@ -22,7 +22,9 @@ enum {
 typedef enum ist_audit_language {
     IST_AUDIT_LANGUAGE_NONE,
     IST_AUDIT_LANGUAGE_C,
-    IST_AUDIT_LANGUAGE_PYTHON
+    IST_AUDIT_LANGUAGE_PYTHON,
+    IST_AUDIT_LANGUAGE_NOTEBOOK, /* Jupyter's, with cells in Python */
+    IST_AUDIT_LANGUAGE_KERNELS   /* OpenCL C */
 } ist_audit_language;
 
 /* By the ending of the name; NONE: not source code that the audit reads. */
@@ -42,7 +44,7 @@ typedef struct ist_audit_text {
 typedef struct ist_audit_source {
     ist_audit_log log;       /* the places and calls of the findings; no events */
     ist_audit_report report; /* points to log */
-    uint64_t c_files, python_files, lines;
+    uint64_t c_files, python_files, notebooks, kernel_files, kernels, lines; /* notebooks: of the Python files */
     ist_audit_skipped *skipped;
     size_t skipped_count, skipped_cap, finding_cap;
     ist_audit_text *texts;

@@ -83,7 +83,12 @@ static void skip_directive(ist_c_lexer *l) {
     bool never = is_word(word, n, "if") && rest < l->end && *rest == '0' &&
                  (rest + 1 == l->end || rest[1] == '\n' || rest[1] == ' ' || rest[1] == '\t' || rest[1] == '/');
     skip_line(l, true);
-    if (never) skip_left_out(l);
+    if (never)
+        skip_left_out(l);
+    else if (is_word(word, n, "if") || is_word(word, n, "ifdef") || is_word(word, n, "ifndef"))
+        l->conditions++;
+    else if (is_word(word, n, "endif") && l->conditions)
+        l->conditions--;
 }
 
 static void skip_blanks(ist_c_lexer *l) {

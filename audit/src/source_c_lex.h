@@ -20,7 +20,8 @@ typedef struct ist_c_token {
 typedef struct ist_c_lexer {
     const char *at, *end;
     uint32_t line;
-    bool fresh; /* nothing but blanks before, on this line */
+    bool fresh;          /* nothing but blanks before, on this line */
+    unsigned conditions; /* #if and #ifdef around `at`, but for "#if 0" */
 } ist_c_lexer;
 
 ist_c_lexer ist_c_lexer_make(const char *text, size_t count);

@@ -76,6 +76,9 @@ ist_status ist_audit_source_write_json(const ist_audit_source *s, FILE *out, ist
     json_object_set_new(root, "source", ist_audit_json_string(s->log.program ? s->log.program : ""));
     json_object_set_new(root, "c_files", ist_audit_json_number(s->c_files));
     json_object_set_new(root, "python_files", ist_audit_json_number(s->python_files));
+    json_object_set_new(root, "notebooks", ist_audit_json_number(s->notebooks));
+    json_object_set_new(root, "kernel_files", ist_audit_json_number(s->kernel_files));
+    json_object_set_new(root, "kernels", ist_audit_json_number(s->kernels));
     json_object_set_new(root, "lines", ist_audit_json_number(s->lines));
     json_object_set_new(root, "dropped", ist_audit_json_number(s->log.dropped));
     json_object_set_new(root, "severities", severities_object(r->severities));

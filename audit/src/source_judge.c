@@ -149,6 +149,10 @@ static void judge_hit(const ist_src_hit *h, const body *b, bool python, verdict 
         v->silent = !hot;
         set(v, IST_AUDIT_CAT_CREATE, by_context(v->context));
         break;
+    case IST_SRC_PRINT: /* kernels are taken to run in each frame */
+        v->context = IST_AUDIT_CONTEXT_FRAME;
+        set(v, IST_AUDIT_CAT_KERNEL_PRINTS, h->flags & IST_SRC_OPTIONAL ? IST_AUDIT_MINOR : IST_AUDIT_MEDIUM);
+        break;
     case IST_SRC_FLUSH:
         v->silent = !is_repeated(v);
         set(v, IST_AUDIT_CAT_FLUSH, IST_AUDIT_MINOR);

@@ -102,9 +102,12 @@ void ist_audit_source_write_text(const ist_audit_source *s, FILE *out) {
     size_t above = r->finding_count - (size_t)r->severities[IST_AUDIT_NECESSARY];
     fputs("audit of the sources in ", out);
     put(out, s->log.program ? s->log.program : "");
-    fprintf(out, "\n  files      %llu C and C++, %llu Python, %llu %s; %zu skipped\n", (unsigned long long)s->c_files,
-            (unsigned long long)s->python_files, (unsigned long long)s->lines, ist_plural(s->lines, "line", "lines"),
-            s->skipped_count);
+    fprintf(out,
+            "\n  files      %llu C and C++, %llu Python (%llu %s), %llu OpenCL C (%llu %s), %llu %s; %zu skipped\n",
+            (unsigned long long)s->c_files, (unsigned long long)s->python_files, (unsigned long long)s->notebooks,
+            ist_plural(s->notebooks, "notebook", "notebooks"), (unsigned long long)s->kernel_files,
+            (unsigned long long)s->kernels, ist_plural(s->kernels, "kernel", "kernels"), (unsigned long long)s->lines,
+            ist_plural(s->lines, "line", "lines"), s->skipped_count);
     fprintf(out, "  findings   ");
     for (int k = 0; k < IST_AUDIT_SEVERITY_COUNT; k++)
         fprintf(out, "%s%llu %s", k ? ", " : "", (unsigned long long)r->severities[k], ist_audit_severity_name(k));

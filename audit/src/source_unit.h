@@ -21,6 +21,7 @@ typedef enum ist_src_op {
     IST_SRC_CREATE,   /* of memory, kernels, queues; an upload with IST_SRC_HOST_POINTER */
     IST_SRC_FLUSH,
     IST_SRC_COPY,   /* on the device */
+    IST_SRC_PRINT,  /* a kernel's printf */
     IST_SRC_LAUNCH, /* work for the device; never a finding */
     IST_SRC_CALL    /* of the function `from`, which may launch; never a finding */
 } ist_src_op;
@@ -33,7 +34,8 @@ enum {
     IST_SRC_MODEL = 16,       /* launches: a kernel or a model, not one operation of many */
     IST_SRC_TRAINING = 32,    /* in a branch for training */
     IST_SRC_FOLLOWED = 64,    /* work follows elsewhere: in the rest of a model */
-    IST_SRC_DERIVED = 128     /* uploads of what was read: the host has worked on it */
+    IST_SRC_DERIVED = 128,    /* uploads of what was read: the host has worked on it */
+    IST_SRC_OPTIONAL = 256    /* the build may leave it out */
 };
 
 enum { IST_SRC_LABEL = 80, IST_SRC_PARAMS = 12, IST_SRC_PARTS = 6 };
@@ -132,7 +134,7 @@ typedef struct ist_src_file {
     const char *inner; /* the part of it that tells about the project */
     const char *text;
     size_t length;
-    const uint32_t *cells; /* notebooks: the cell of each line; else NULL */
+    const uint32_t *cells; /* notebooks: cell and line of each line; else NULL */
     bool training, host_data;
     bool torch, numpy, cupy, opencl; /* what it imports */
     uint32_t module;                 /* Python: its number */
@@ -142,7 +144,7 @@ typedef struct ist_src_unit {
     bool failed;
     bool host_data; /* of the file being read */
     uint32_t file;  /* the one being read */
-    uint64_t lines, dropped;
+    uint64_t lines, dropped, kernels;
     ist_src_file *files;
     size_t file_count, file_cap;
     char *arena;
@@ -220,8 +222,15 @@ ist_audit_context ist_src_context(const ist_src_unit *unit, uint32_t function, u
 void ist_src_read_c(ist_src_unit *unit);
 void ist_src_read_python(ist_src_unit *unit);
 
+void ist_src_read_cl(ist_src_unit *unit);
+
 /* Findings of the unit go into the source's log and report. */
 ist_status ist_src_judge(ist_src_unit *unit, ist_audit_source *source, bool python, ist_error *err);
+
+/* *text: the Python of a notebook's cells, *cells: cell and line of each of its lines, both the caller's to free.
+ * *reason: why it is none, NULL when it is. False when out of memory. */
+bool ist_src_read_notebook(const char *bytes, size_t count, char **text, size_t *length, uint32_t **cells,
+                           const char **reason);
 
 /* *text: the bytes as one-byte-per-ASCII-character text with '\n' line ends, the caller's to free. *reason: why they
  * are no text, NULL when they are. False when out of memory. */

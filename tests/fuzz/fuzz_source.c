@@ -1,4 +1,4 @@
-/* libFuzzer: any bytes as source files. The first byte chooses the language and the report; form feeds end a file of a
+/* libFuzzer: any bytes as source files. The first byte chooses the language and the report, form feeds end a file of a
  * project of up to four. */
 #include "audit/source.h"
 
@@ -47,12 +47,13 @@ static void add_file(ist_audit_source *s, const char *path, const uint8_t *data,
     free(exact);
 }
 
-static void add_files(ist_audit_source *s, bool python, const uint8_t *data, size_t count) {
+static void add_files(ist_audit_source *s, uint8_t kind, const uint8_t *data, size_t count) {
     static const char *const names[] = {"a.py", "b/__init__.py", "b/c.py", "d.py"};
+    bool python = kind == 1;
     for (size_t k = 0; k < 4; k++) {
         size_t n = 0;
         while (n < count && (data[n] != '\f' || k == 3 || !python)) n++;
-        add_file(s, python ? names[k] : "a.cpp", data, n);
+        add_file(s, python ? names[k] : kind == 0 ? "a.cpp" : kind == 2 ? "a.cl" : "a.ipynb", data, n);
         if (n == count) return;
         data += n + 1;
         count -= n + 1;
@@ -65,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ist_audit_source s = {0};
     char *report = NULL;
     size_t length = 0;
-    if (size) add_files(&s, data[0] % 2, data + 1, size - 1);
+    if (size) add_files(&s, (uint8_t)(data[0] % 2 + data[0] / 64 % 2 * 2), data + 1, size - 1);
     if (ist_audit_source_finish(&s, "fuzz", NULL)) abort();
     check(&s, size);
     FILE *f = open_memstream(&report, &length);
