@@ -64,6 +64,7 @@ typedef struct predict_options {
     bool judges, trust_given;  /* --trust; one of its thresholds */
     ist_trust_options trust;
     bool masks, track, resume, recursive, quiet;
+    bool exif_orientation;
     bool segment;               /* masks for given prompts; no detector */
     const char *boxes, *points; /* segment's: a file of prompts */
     bool multimask;             /* segment's */

@@ -30,6 +30,9 @@
 
 #define FOLDER_OPTIONS(X)                                                                                              \
     X(RECURSIVE, 'r', "recursive", NULL, "enter the folders inside of folders")                                        \
+    X(EXIF_ORIENTATION, 0, "exif-orientation", NULL,                                                                   \
+      "turn pictures as their EXIF orientation says; boxes and masks are those of the\n"                               \
+      "turned pictures")                                                                                               \
     X(LIMIT, 0, "limit", "N", "stop after the first N images")                                                         \
     X(QUIET, 0, "quiet", NULL, "no progress, no summary; failures are still named")
 #define ENGINE_OPTIONS(X)                                                                                              \
@@ -124,8 +127,9 @@ enum {
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
-static const cli_option predict_list[] = {PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(
-    X) BATCH_OPTION(X) RUN_OPTIONS(X) PREDICT_TRACK_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
+static const cli_option predict_list[] = {
+    PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X) RUN_OPTIONS(X)
+        PREDICT_TRACK_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
 static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
     X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
@@ -321,6 +325,9 @@ static int take_option(int id, const char *value, predict_options *o) {
         break;
     case 'r':
         o->recursive = true;
+        break;
+    case OPTION_EXIF_ORIENTATION:
+        o->exif_orientation = true;
         break;
     case OPTION_CLASSES:
         o->classes = value;

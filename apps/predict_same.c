@@ -50,6 +50,7 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "segmenter-size", o->segmenter_size ? number : "default");
     put(next++, "resize-order",
         predict_resize_order_name(o->resize_order ? o->resize_order : IST_RESIZE_ORDER_HORIZONTAL));
+    put(next++, "exif-orientation", o->exif_orientation ? "on" : "off");
     put(next++, "stored-constants", o->stored_constants ? "on" : "off");
     put(next++, "classes", o->classes ? o->classes : "all");
     snprintf(number, sizeof number, "%.15g", o->nms_iou);

@@ -4,6 +4,8 @@
 #include "support/results.h"
 #include "support/tiff_pages.h"
 
+#include <turbojpeg.h>
+
 enum { PAGES = 12 };
 
 static bool has_tiff(const bench *b) {
@@ -112,6 +114,40 @@ Test(cli_formats, a_tar_stream_has_pages_too) {
     cr_assert_eq(r.code, 0, "%s", r.err);
     spawn_free(&r);
     same_results(&b.s, "out", "came");
+    scratch_remove(&b.s);
+}
+
+/* A JPEG of 50 x 20 pixels that was taken sideways. */
+static void write_turned_jpeg(const char *path) {
+    static const unsigned char exif[] = "\xFF\xD8\xFF\xE1\0\x22"
+                                        "Exif\0\0MM\0*\0\0\0\x08\0\1\1\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0";
+    unsigned char pixels[50 * 20] = {0}, *jpeg = NULL, file[4000];
+    unsigned long size = 0;
+    tjhandle handle = tjInitCompress();
+    cr_assert_eq(tjCompress2(handle, pixels, 50, 0, 20, TJPF_GRAY, &jpeg, &size, TJSAMP_GRAY, 90, 0), 0);
+    tjDestroy(handle);
+    cr_assert_lt(size, sizeof file - sizeof exif);
+    memcpy(file, exif, sizeof exif - 1);
+    memcpy(file + sizeof exif - 1, jpeg + 2, size - 2);
+    scratch_write(path, file, sizeof exif - 1 + size - 2);
+    tjFree(jpeg);
+}
+
+Test(cli_formats, orientation_is_applied_where_it_is_asked_for) {
+    bench b = make_bench(0);
+    for (int turned = 0; turned < 2; turned++) {
+        write_turned_jpeg(scratch_path(&b.s, "in/a.jpg"));
+        expect(PREDICT(&b, turned ? "--exif-orientation" : "--quiet", NULL), 0, "");
+        json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+        cr_expect_eq(json_integer_value(json_object_get(json_array_get(lines, 0), "width")), turned ? 20 : 50);
+        cr_expect_eq(json_integer_value(json_object_get(json_array_get(lines, 0), "height")), turned ? 50 : 20);
+        json_decref(lines);
+        ist_bitmap map;
+        cr_assert_eq(ist_bitmap_read(scratch_path(&b.s, "out/masks/a.png"), 10000, &map, NULL), IST_OK);
+        cr_expect_eq(map.width, turned ? 20 : 50);
+        ist_bitmap_free(&map);
+    }
+    expect(PREDICT(&b, "--resume", NULL), 2, "exif-orientation");
     scratch_remove(&b.s);
 }
 

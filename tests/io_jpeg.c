@@ -1,5 +1,6 @@
 /* JPEG in: gray and colour against the same library's encoder, refusals, truncation. */
 #include "io/image.h"
+#include "io/image_size.h"
 
 #include "scratch.h"
 
@@ -155,13 +156,27 @@ Test(io_jpeg, padding_hides_no_truncation) {
     tjFree(jpeg);
 }
 
-Test(io_jpeg, cmyk_is_refused) {
-    uint8_t pixels[W * H * 4];
-    unsigned char *jpeg;
-    gradient(pixels, 4);
-    size_t n = encode(pixels, TJPF_CMYK, TJSAMP_444, 90, &jpeg);
-    expect_failure(jpeg, n, 10000, IST_E_INPUT, "CMYK");
-    tjFree(jpeg);
+/* A file that Pillow 12.0 wrote, and what its convert("RGB") makes of it; fuzz/corpus keeps it without its first
+ * marker. */
+Test(io_jpeg, cmyk_becomes_what_pillow_makes_of_it) {
+    static const uint8_t want[36] = {28, 8,  24, 3,   17,  46,  8, 101, 52, 38,  35,  7,  35, 41,  133, 91, 79, 10,
+                                     49, 91, 62, 100, 136, 160, 0, 3,   1,  227, 138, 42, 84, 181, 153, 70, 84, 134};
+    size_t n;
+    ist_bitmap b;
+    ist_error err;
+    char *tail = scratch_read(IST_SOURCE_DIR "/tests/fuzz/corpus/jpeg/cmyk", &n), *jpeg = malloc(n + 2);
+    cr_assert(tail && jpeg);
+    memcpy(jpeg, "\xFF\xD8", 2);
+    memcpy(jpeg + 2, tail, n);
+    cr_assert_eq(ist_bitmap_decode(jpeg, n + 2, "t.jpg", 100, &b, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(b.format, IST_RGB8);
+    cr_assert(b.width == 4 && b.height == 3 && b.stride == 12);
+    cr_expect_arr_eq(b.pixels, want, sizeof want);
+    ist_image_size size = ist_image_measure_bytes(jpeg, n + 2, 100);
+    cr_expect_eq(size.decoded, 4 * 3 * 4, "four samples until they are three");
+    ist_bitmap_free(&b);
+    expect_failure(jpeg, n - 40, 100, IST_E_INPUT, "truncated");
+    free(tail), free(jpeg);
 }
 
 Test(io_jpeg, content_decides_not_the_extension) {

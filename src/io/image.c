@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "io/atomic_file.h"
+#include "io/exif.h"
 #include "io/frames.h"
 #include "io/image_format.h"
 
@@ -87,7 +88,11 @@ ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, 
     *out = (ist_bitmap){0};
     if (count == 0) return ist_fail(err, IST_E_INPUT, "%s: the file is empty", name);
     const ist_image_format *format = ist_image_format_of(bytes, count);
-    if (format && format->decode) return format->decode(bytes, count, name, max_pixels, out, err);
+    if (format && format->decode) {
+        IST_TRY(format->decode(bytes, count, name, max_pixels, out, err));
+        out->orientation = ist_exif_orientation(bytes, count);
+        return IST_OK;
+    }
     if (format && format->container) return decode_frame(bytes, count, name, max_pixels, out, err);
     if (format) return ist_image_format_refuse(format, name, err);
     if (count < sizeof png && !memcmp(bytes, png, count))

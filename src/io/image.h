@@ -3,7 +3,8 @@
  *
  * The pixels stay in the file's own form, as far as ist_pixel_format goes: 8 or 16 bit (host order), gray or colour,
  * with or without alpha. Palettes and depths below 8 are expanded; a transparent colour becomes an alpha channel;
- * gamma, colour profiles and EXIF orientation are not applied. Every size is checked against the limit before memory is
+ * gamma and colour profiles are not applied, CMYK becomes RGB as Pillow makes it, and EXIF orientation is told only
+ * (exif.h applies it). Every size is checked against the limit before memory is
  * asked for. Damage of any kind (truncation, a wrong checksum) is an error, never a half-gray image; only the marker
  * that ends a JPEG may be missing, where nothing else can be. */
 #ifndef IST_IO_IMAGE_H
@@ -26,6 +27,7 @@ typedef struct ist_bitmap {
     ist_pixel_format format;
     size_t stride;
     void *pixels; /* owned */
+    int orientation; /* as in EXIF, 1 to 8; 0: the file says none */
 } ist_bitmap;
 
 /* Samples per pixel and bytes per sample of a format. */

@@ -1,6 +1,8 @@
-/* JPEG in through libturbojpeg: gray stays gray, YCbCr and RGB become RGB, CMYK is refused.
+/* JPEG in through libturbojpeg: gray stays gray, YCbCr and RGB become RGB, and so do CMYK and YCCK, of Adobe's kind as
+ * Pillow takes all of them: 255 is no ink.
  * Accurate inverse DCT and smooth chroma upsampling, as Pillow decodes. */
 #include "io/image.h"
+#include "io/image_cmyk.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -29,25 +31,37 @@ static bool is_mendable(tjhandle handle) {
            (strstr(text, "extraneous bytes") || strstr(text, "remature end of JPEG"));
 }
 
+/* CMYK becomes RGB in its place, and what is left over is given back. */
+static void drop_ink(ist_bitmap *b) {
+    size_t pixels = (size_t)b->width * (size_t)b->height;
+    ist_cmyk_to_rgb(b->pixels, b->pixels, pixels, true);
+    void *less = realloc(b->pixels, 3 * pixels);
+    if (less) b->pixels = less;
+    b->format = IST_RGB8;
+    b->stride = 3 * (size_t)b->width;
+}
+
 static ist_status decode(tjhandle handle, const void *bytes, size_t count, const char *name, size_t max_pixels,
                          ist_bitmap *out, ist_error *err) {
     int width = 0, height = 0, sampling = 0, space = 0;
     if (tjDecompressHeader3(handle, bytes, (unsigned long)count, &width, &height, &sampling, &space) &&
         !is_harmless(handle))
         return fail_jpeg(handle, name, err);
-    if (space == TJCS_CMYK || space == TJCS_YCCK)
-        return ist_fail(err, IST_E_INPUT, "%s: CMYK JPEG is not supported; convert it to RGB first", name);
-    bool gray = space == TJCS_GRAY;
+    bool gray = space == TJCS_GRAY, ink = space == TJCS_CMYK || space == TJCS_YCCK;
     if (width < 1 || height < 1)
         return ist_fail(err, IST_E_INPUT, "%s: the JPEG is truncated after %zu bytes: it has no size", name, count);
-    IST_TRY(
-        ist_bitmap_allocate(name, (size_t)width, (size_t)height, gray ? IST_GRAY8 : IST_RGB8, max_pixels, out, err));
+    ist_pixel_format format = gray ? IST_GRAY8 : ink ? IST_RGBA8 : IST_RGB8; /* RGBA8: of four samples, for now */
+    IST_TRY(ist_bitmap_allocate(name, (size_t)width, (size_t)height, format, max_pixels, out, err));
     /* LIMITSCANS: a small progressive file cannot ask for hours of work */
     if (out->stride > INT_MAX) return ist_fail(err, IST_E_LIMIT, "%s: a row of %zu bytes", name, out->stride);
     if (tjDecompress2(handle, bytes, (unsigned long)count, out->pixels, width, (int)out->stride, height,
-                      gray ? TJPF_GRAY : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) &&
+                      gray  ? TJPF_GRAY
+                      : ink ? TJPF_CMYK
+                            : TJPF_RGB,
+                      TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) &&
         !is_harmless(handle))
         return fail_jpeg(handle, name, err);
+    if (ink) drop_ink(out);
     return IST_OK;
 }
 

@@ -47,7 +47,7 @@ static bool measure_jpeg(FILE *file, size_t max_pixels, ist_image_size *s) {
             continue;
         }
         if (fread(b, 1, 6, file) != 6) return false;
-        size_t channels = b[5] == 1 ? 1 : 3;
+        size_t channels = b[5] == 1 ? 1 : b[5] == 4 ? 4 : 3; /* 4: CMYK, which becomes RGB in its place */
         ist_image_size_set(s, big_endian(b + 3, 2), big_endian(b + 1, 2), channels, max_pixels);
         if (marker != MARKER_SOF && marker != MARKER_SOF + 1) s->passing += 2 * s->decoded;
         return true;

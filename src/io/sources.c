@@ -2,6 +2,7 @@
 #include "io/sources.h"
 
 #include "io/atomic_file.h"
+#include "io/exif.h"
 #include "io/image_format.h"
 #include "io/journal.h"
 #include "io/name_map.h"
@@ -36,7 +37,7 @@ static ist_status append(ist_sources *sources, char *path, char *name, ist_error
         free(name);
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu file names", sources->count + 1);
     }
-    sources->items[sources->count++] = (ist_source){.path = path, .name = name};
+    sources->items[sources->count++] = (ist_source){.path = path, .name = name, .turned = sources->turned};
     return IST_OK;
 }
 
@@ -258,9 +259,15 @@ static ist_status fail_frame(const ist_source *source, ist_status status, ist_er
 }
 
 ist_image_size ist_source_measure(const ist_source *source, size_t max_pixels) {
-    if (source->file) return source->file->largest;
-    return source->streamed ? ist_image_measure_bytes(source->bytes, source->bytes ? source->size : 0, max_pixels)
-                            : ist_image_measure(source->path, max_pixels);
+    ist_image_size size;
+    if (source->file)
+        size = source->file->largest;
+    else if (source->streamed)
+        size = ist_image_measure_bytes(source->bytes, source->bytes ? source->size : 0, max_pixels);
+    else
+        size = ist_image_measure(source->path, max_pixels);
+    if (source->turned && size.passing < size.decoded) size.passing = size.decoded; /* a second one, after decoding */
+    return size;
 }
 
 static ist_status open_file(const ist_source_file *file, size_t max_pixels, ist_frames **frames, ist_error *err) {
@@ -271,19 +278,29 @@ static ist_status open_file(const ist_source_file *file, size_t max_pixels, ist_
     return status;
 }
 
-ist_status ist_source_read(const ist_source *source, size_t max_pixels, ist_bitmap *out, ist_error *err) {
-    *out = (ist_bitmap){0};
-    if (source->file) {
-        ist_frames *frames = NULL;
-        IST_TRY(open_file(source->file, max_pixels, &frames, err));
-        ist_status status = ist_frames_read(frames, source->frame, out, err);
-        ist_frames_close(&frames);
-        return fail_frame(source, status, err);
-    }
+static ist_status read_plain(const ist_source *source, size_t max_pixels, ist_bitmap *out, ist_error *err) {
     if (!source->streamed) return ist_bitmap_read(source->path, max_pixels, out, err);
     if (!source->bytes)
         return ist_fail(err, IST_E_LIMIT, "%s: %zu bytes, more than is read", source->path, source->size);
     return ist_bitmap_decode(source->bytes, source->size, source->path, max_pixels, out, err);
+}
+
+/* What has become of reading it: said of the frame, and turned. */
+static ist_status finish_reading(const ist_source *source, ist_status status, ist_bitmap *out, ist_error *err) {
+    if (!status && source->turned) status = ist_bitmap_turn(out, err);
+    if (!status) return IST_OK;
+    ist_bitmap_free(out);
+    return fail_frame(source, status, err);
+}
+
+ist_status ist_source_read(const ist_source *source, size_t max_pixels, ist_bitmap *out, ist_error *err) {
+    ist_frames *frames = NULL;
+    *out = (ist_bitmap){0};
+    if (!source->file) return finish_reading(source, read_plain(source, max_pixels, out, err), out, err);
+    ist_status status = open_file(source->file, max_pixels, &frames, err);
+    if (!status) status = ist_frames_read(frames, source->frame, out, err);
+    ist_frames_close(&frames);
+    return finish_reading(source, status, out, err);
 }
 
 ist_status ist_source_read_next(const ist_source *source, const ist_source *next, size_t max_pixels, ist_bitmap *out,
@@ -294,7 +311,7 @@ ist_status ist_source_read_next(const ist_source *source, const ist_source *next
     ist_status status = file->open ? IST_OK : open_file(file, max_pixels, &file->open, err);
     if (!status) status = ist_frames_read(file->open, source->frame, out, err);
     if (!next || next->file != file) ist_frames_close(&file->open);
-    return fail_frame(source, status, err);
+    return finish_reading(source, status, out, err);
 }
 
 /* ---- adding ---- */

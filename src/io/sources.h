@@ -39,6 +39,7 @@ typedef struct ist_source {
     int64_t id;    /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
                     * else the position from 1 */
     int sequence;  /* images of one folder belong to one sequence; counts up */
+    bool turned;   /* as in ist_sources */
     bool streamed; /* it is no file: */
     void *bytes;   /* what would be in it, owned; NULL: not any more, or more than is taken, */
     size_t size;   /* of so many bytes */
@@ -49,6 +50,7 @@ typedef struct ist_source {
 typedef struct ist_sources {
     ist_source *items;
     size_t count, capacity;
+    bool turned; /* what is added from now on is turned as its EXIF orientation says, when it is read */
     struct ist_sources_growth *growth; /* while the list grows: what ist_sources_extend knows */
 } ist_sources;
 

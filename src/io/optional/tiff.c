@@ -329,8 +329,13 @@ static ist_status read_tiff(void *state, size_t frame, ist_bitmap *out, ist_erro
     t->complained = false;
     if (!status) status = read_blocks(t, &page, out, err);
     t->decoding = false;
-    if (status) ist_bitmap_free(out);
-    return status;
+    if (status) {
+        ist_bitmap_free(out);
+        return status;
+    }
+    unsigned orientation = field(t, TIFFTAG_ORIENTATION);
+    out->orientation = orientation <= 8 ? (int)orientation : 0;
+    return IST_OK;
 }
 
 const ist_container ist_tiff_container = {.open = open_tiff, .read = read_tiff, .close = close_tiff};
