@@ -94,8 +94,8 @@ static ist_status add_frame(prompting *p, const ist_frame *frame, ist_error *err
     return status;
 }
 
-static ist_status segment(prompting *p, const ist_bitmap *bitmap, ist_error *err) {
-    const ist_image image = {.width = bitmap->width,
+static ist_status segment(prompting *p, const ist_bitmap *bitmap, const char *path, ist_error *err) {
+    ist_image image = {.width = bitmap->width,
                              .height = bitmap->height,
                              .format = bitmap->format,
                              .stride = bitmap->stride,
@@ -103,6 +103,7 @@ static ist_status segment(prompting *p, const ist_bitmap *bitmap, ist_error *err
                              .targets = p->boxes,
                              .target_count = p->count};
     const ist_result *result = NULL;
+    IST_TRY(predict_set_window(p->job->options, bitmap, path, &image, err));
     IST_TRY(ist_submit(p->engine, &image, 1, err));
     IST_TRY(ist_receive(p->engine, &result, err));
     ist_status status = add_frame(p, &result->frames[0], err);
@@ -120,7 +121,7 @@ static ist_status prompt_image(prompting *p, const ist_source *source, ist_error
     take_boxes(p, source->id);
     if (!p->count) return IST_OK;
     ist_status status = ist_source_read(source, IST_MAX_PIXELS, &bitmap, err);
-    if (!status) status = segment(p, &bitmap, err);
+    if (!status) status = segment(p, &bitmap, source->path, err);
     ist_bitmap_free(&bitmap);
     p->sums->objects += (size_t)p->count;
     if (!status || is_fatal(status)) return status;

@@ -51,6 +51,9 @@ typedef struct predict_options {
     int segmenter_size;            /* 0: the default */
     ist_resize_order resize_order;
     bool stored_constants;
+    ist_window window;
+    int window_low, window_high;
+    bool window_of_file;
     double nms_iou; /* 0: no detection is suppressed */
     bool nms_agnostic;
     float track_iou, track_high; /* track_high 0: off */
@@ -101,6 +104,13 @@ void predict_options_free(predict_options *options);
 int predict_parse_save(const char *command, const char *list, unsigned *save);
 void predict_print_save(unsigned save, char *text, size_t size);
 
+/* The value of --window: 0, or the exit code when a mistake was named; as it is written there, or "off"; the window of an
+ * image that was read from `path`, IST_E_INPUT where its file should say it and does not. */
+int predict_parse_window(const char *text, predict_options *o);
+void predict_print_window(const predict_options *o, char *text, size_t size);
+ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
+                              ist_error *err);
+
 /* As it is written behind --resize-order. */
 const char *predict_resize_order_name(ist_resize_order order);
 
@@ -129,6 +139,11 @@ const char *predict_precision_name(ist_precision precision);
     X(NO_OVERLAP, 0, "no-overlap", NULL, "all on one queue, in less memory")
 #define PREDICT_DEVICE_OPTION(X, more)                                                                                 \
     X(DEVICE, 0, "device", "SPEC", "0, 1:0, gpu, cpu, part of a name, uuid:...; see isthmus devices" more)
+#define PREDICT_WINDOW_OPTION(X)                                                                                       \
+    X(WINDOW, 0, "window", "W",                                                                                        \
+      "16-bit images: LOW:HIGH, the values that become black and white; auto: from\n"                                  \
+      "the 0.5th to the 99.5th percentile of each image; dicom: what the file says\n"                                  \
+      "(0:65535)")
 #define PREDICT_BATCH_OPTION(X, what) X(BATCH, 0, "batch", "N", what " per submission, 1 to 64 (1)")
 
 /* Options about tracks, of `predict` and `live`. */

@@ -183,6 +183,7 @@ static ist_status submit_images(engine_side *e, const batch *b, ist_image *image
                                 .tag = b->images[i],
                                 .prompts = given.prompts,
                                 .prompt_count = given.prompt_count};
+        IST_TRY(predict_set_window(job->options, &slot->image, slot->source->path, &images[i], err));
     }
     int sequence = predict_slot_at(f, b->images[0])->source->sequence;
     bool linked = job->options->track || job->options->judges;

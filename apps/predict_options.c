@@ -57,6 +57,7 @@
     PREDICT_DEVICE_OPTION(X, ".\nall or all:SPEC: the images are shared out among all devices of one kind")
 #define MODEL_OPTIONS(X)                                                                                               \
     PREDICT_MODEL_OPTIONS(X)                                                                                           \
+    PREDICT_WINDOW_OPTION(X)                                                                                           \
     DEVICES_OPTION(X)
 
 #define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
@@ -121,7 +122,7 @@ enum {
     OPTION_FIRST = 255,
 #define X(id, letter, name, value, help) OPTION_##id,
     PREDICT_FIRST_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) RUN_OPTIONS(X) PREDICT_LAST_OPTIONS(X)
-        SEGMENT_ONLY_OPTIONS(X) EVAL_ONLY_OPTIONS(X)
+        SEGMENT_ONLY_OPTIONS(X) EVAL_ONLY_OPTIONS(X) PREDICT_WINDOW_OPTION(X)
 #undef X
             OPTION_PRINT_JSON
 };
@@ -130,7 +131,7 @@ enum {
 static const cli_option predict_list[] = {
     PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X) RUN_OPTIONS(X)
         PREDICT_TRACK_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) DEVICES_OPTION(
+static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) PREDICT_WINDOW_OPTION(X) DEVICES_OPTION(
     X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
 static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
@@ -233,6 +234,7 @@ void predict_configure_inputs(const predict_options *o, ist_config *config) {
     config->segmenter_size = o->segmenter_size;
     config->resize_order = o->resize_order;
     config->stored_constants = o->stored_constants;
+    config->window = o->window;
 }
 
 /* Options about what detections become; 0 or the exit code. */
@@ -252,6 +254,8 @@ static int take_detection_option(int id, const char *value, predict_options *o, 
     case OPTION_NO_DETECTOR:
         o->no_detector = true;
         break;
+    case OPTION_WINDOW:
+        return predict_parse_window(value, o);
     default:
         *mine = false;
     }
@@ -391,9 +395,9 @@ static bool names_all_devices(const predict_options *o) {
 static int check_serve(const predict_options *o, int argc) {
     if (o->first_source >= argc) return cli_usage(o->command, "name at least one image, folder or '-'");
     if (o->output || o->boxes || o->points || o->multimask || o->everything || o->save || o->resume || o->memory ||
-        o->batch != 1 || o->shard.count)
+        o->batch != 1 || o->shard.count || o->window)
         return cli_usage("segment", "--serve excludes -o, --boxes, --points, --multimask, --everything, --save, "
-                                    "--resume, --memory, --batch and --shard");
+                                    "--resume, --memory, --batch, --shard and --window");
     if (names_all_devices(o)) return cli_usage("segment", "--serve needs one device");
     return predict_check_everything(o); /* of the page's button */
 }

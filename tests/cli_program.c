@@ -89,6 +89,12 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x"), 2, NULL, "--imgsz: '640x'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--imgsz", "640x480x3"), 2, NULL, "--imgsz: '640x480x3'");
     expect(RUN(&s, "bench", "--imgsz", "32x640"), 2, NULL, "--imgsz: '32x640'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--window", "300:200"), 2, NULL,
+           "--window: '300:200' is none of LOW:HIGH with LOW below HIGH, from -1000000 to 1000000, auto and dicom");
+    expect(RUN(&s, "eval", "--window", "7:7"), 2, NULL, "--window: '7:7'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--window", "0:1000001"), 2, NULL, "--window: '0:1000001'");
+    expect(RUN(&s, "segment", "x", "-o", "y", "--window", "4095"), 2, NULL, "--window: '4095'");
+    expect(RUN(&s, "segment", "x", "--serve", "127.0.0.1:0", "--window", "auto"), 2, NULL, "--serve excludes -o");
     expect(RUN(&s, "eval", "--resize-order", "pillow"), 2, NULL,
            "--resize-order: 'pillow' is none of auto, horizontal, vertical, pillow13");
     expect(RUN(&s, "predict", "x", "-o", "y", "--segmenter-size", "100"), 2, NULL,

@@ -1,5 +1,6 @@
 /* `isthmus verify` and `predict --device all` on a real device, with the weights that ship: as they are, and with
  * statistics that half cannot take. */
+#include "io/image.h"
 #include "program.h"
 #include "support/results.h"
 #include "variants/variant.h"
@@ -45,6 +46,50 @@ Test(cli_real, half_on_this_device) {
     scratch s = scratch_make();
     setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
     expect(REAL(&s, "--limit", "1"), 0, "F1 at box IoU 0.9", "");
+    scratch_remove(&s);
+}
+
+/* A demo frame in the 12-bit range 300..3615: through that window results and overlay are those of the frame itself; a PNG
+ * says no window. */
+Test(cli_real, windows) {
+    scratch s = scratch_make();
+    ist_error err;
+    ist_bitmap frame, deep;
+    char file[200], plain[200], through[200], path[300];
+    size_t n[2];
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    cr_assert_eq(ist_bitmap_read(WEIGHTS "/demo/frame-001.png", IST_MAX_PIXELS, &frame, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(frame.format, IST_GRAY8);
+    cr_assert_eq(ist_bitmap_allocate("deep", (size_t)frame.width, (size_t)frame.height, IST_GRAY16, IST_MAX_PIXELS, &deep,
+                                     &err),
+                 IST_OK);
+    for (int i = 0; i < frame.width * frame.height; i++)
+        ((uint16_t *)deep.pixels)[i] = (uint16_t)(300 + 13 * ((const uint8_t *)frame.pixels)[i]);
+    snprintf(file, sizeof file, "%s", scratch_path(&s, "frame-001.png"));
+    snprintf(plain, sizeof plain, "%s", scratch_path(&s, "plain"));
+    snprintf(through, sizeof through, "%s", scratch_path(&s, "through"));
+    cr_assert_eq(ist_png_write(file, &deep, &err), IST_OK, "%s", err.text);
+#define WINDOW(source, out, ...)                                                                                       \
+    spawn_run(&s, NULL,                                                                                                \
+              (const char *const[]){IST_CLI, "predict", source, "-o", out, "--no-masks", "--save", "json,overlay",      \
+                                    "--quiet", __VA_ARGS__, NULL})
+    expect(WINDOW(WEIGHTS "/demo/frame-001.png", plain, "--window", "dicom"), 0, "", ""); /* of 8 bits: as it is */
+    expect(WINDOW(file, through, "--window", "300:3615"), 0, "", "");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "overlays/frame-001.png" : "results.json";
+        snprintf(path, sizeof path, "%s/%s", plain, name);
+        char *want = scratch_read(path, &n[0]);
+        snprintf(path, sizeof path, "%s/%s", through, name);
+        char *got = scratch_read(path, &n[1]);
+        cr_assert(want && got && n[0] == n[1] && !memcmp(want, got, n[0]), "%s", name);
+        cr_assert_gt(n[0], 20);
+        free(want), free(got);
+    }
+    expect(WINDOW(file, through, "--window", "auto"), 0, "", "");
+    expect(WINDOW(file, through, "--window", "dicom"), 1, "", "carries no window for --window dicom; give LOW:HIGH or auto");
+#undef WINDOW
+    ist_bitmap_free(&frame);
+    ist_bitmap_free(&deep);
     scratch_remove(&s);
 }
 

@@ -75,6 +75,21 @@ Test(io_overlay, sixteen_bits_round_to_eight) {
     ist_bitmap_free(&out);
 }
 
+/* Shown as the networks saw it. */
+Test(io_overlay, windows) {
+    ist_bitmap image = filled(5, 1, IST_GRAY16, 0), out;
+    const uint16_t values[5] = {0, 1000, 1008, 3000, 5000};
+    const uint8_t want[5] = {0, 0, 1, 128, 255};
+    memcpy(image.pixels, values, sizeof values);
+    const ist_frame frame = {.width = 5, .height = 1, .window_low = 1000, .window_high = 5000};
+    const ist_overlay_view view = {.labels = &(ist_labels){0}};
+    ist_error err;
+    cr_assert_eq(ist_overlay_draw(&image, &frame, &view, &out, &err), IST_OK, "%s", err.text);
+    for (int x = 0; x < 5; x++) cr_expect_eq(at(&out, x, 0)[0], want[x], "%d", at(&out, x, 0)[0]);
+    ist_bitmap_free(&image);
+    ist_bitmap_free(&out);
+}
+
 Test(io_overlay, box_lines_have_the_class_colour) {
     ist_bitmap image = filled(400, 300, IST_GRAY8, 0);
     const ist_object o = {.label = 1, .score = 0.5f, .box = {100, 80, 300, 250}, .match = -1};

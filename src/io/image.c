@@ -2,6 +2,7 @@
 #include "io/image.h"
 
 #include "base/mem.h"
+#include "base/sample_window.h"
 #include "io/atomic_file.h"
 #include "io/exif.h"
 #include "io/frames.h"
@@ -45,15 +46,16 @@ void ist_bitmap_free(ist_bitmap *bitmap) {
     *bitmap = (ist_bitmap){0};
 }
 
-static uint8_t sample8(const ist_bitmap *image, const uint8_t *row, size_t index) {
+static uint8_t sample8(const ist_bitmap *image, int low, int high, const uint8_t *row, size_t index) {
     if (ist_format_bytes(image->format) == 1) return row[index];
     uint16_t wide;
     memcpy(&wide, row + 2 * index, sizeof wide);
-    return (uint8_t)((wide + 128u) / 257u);
+    return ist_through_window(wide, low, high);
 }
 
-ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err) {
+ist_status ist_bitmap_as_rgb(const ist_bitmap *image, int low, int high, ist_bitmap *out, ist_error *err) {
     size_t channels = (size_t)ist_format_channels(image->format);
+    if (!low && !high) high = UINT16_MAX;
     IST_TRY(ist_bitmap_allocate("a copy", (size_t)image->width, (size_t)image->height, IST_RGB8, SIZE_MAX, out, err));
     for (int y = 0; y < image->height; y++) {
         const uint8_t *from = (const uint8_t *)image->pixels + (size_t)y * image->stride;
@@ -63,7 +65,8 @@ ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error
             continue;
         }
         for (size_t x = 0; x < (size_t)image->width; x++)
-            for (size_t c = 0; c < 3; c++) to[3 * x + c] = sample8(image, from, x * channels + (channels >= 3 ? c : 0));
+            for (size_t c = 0; c < 3; c++)
+                to[3 * x + c] = sample8(image, low, high, from, x * channels + (channels >= 3 ? c : 0));
     }
     return IST_OK;
 }

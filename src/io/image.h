@@ -28,6 +28,7 @@ typedef struct ist_bitmap {
     size_t stride;
     void *pixels; /* owned */
     int orientation; /* as in EXIF, 1 to 8; 0: the file says none */
+    int window_low, window_high; /* of 16-bit samples, what the file says becomes black and white; both 0: nothing */
 } ist_bitmap;
 
 /* Samples per pixel and bytes per sample of a format. */
@@ -48,8 +49,9 @@ ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, is
 
 void ist_bitmap_free(ist_bitmap *bitmap);
 
-/* What the networks see of an image, as a new RGB8 bitmap: gray replicated, no alpha, 16 bit rounded to 8. */
-ist_status ist_bitmap_as_rgb(const ist_bitmap *image, ist_bitmap *out, ist_error *err);
+/* What the networks see of an image, as a new RGB8 bitmap: gray replicated, no alpha, 16 bit through the window of
+ * base/sample_window.h, of 0 and 65535 where both are 0. */
+ist_status ist_bitmap_as_rgb(const ist_bitmap *image, int low, int high, ist_bitmap *out, ist_error *err);
 
 /* The decoders behind ist_bitmap_decode; same contract. */
 ist_status ist_png_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,

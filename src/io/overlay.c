@@ -68,8 +68,9 @@ static ist_status draw_all(const ist_canvas *c, const ist_frame *frame, const is
 ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_overlay_view *view,
                             ist_bitmap *out, ist_error *err) {
     ist_bitmap under = {0};
-    IST_TRY(ist_bitmap_as_rgb(image, out, err));
-    ist_status status = view->apart ? ist_bitmap_as_rgb(image, &under, err) : IST_OK;
+    const int low = frame->window_low, high = frame->window_high;
+    IST_TRY(ist_bitmap_as_rgb(image, low, high, out, err));
+    ist_status status = view->apart ? ist_bitmap_as_rgb(image, low, high, &under, err) : IST_OK;
     double side = ((double)image->width + image->height) / 2;
     ist_canvas c = {.image = out,
                     .under = view->apart ? &under : NULL,

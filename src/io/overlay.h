@@ -24,7 +24,7 @@ typedef struct ist_overlay_view {
                                      * a place in it */
 } ist_overlay_view;
 
-/* Draws the objects of `frame` over `image` (same size) into a new RGB8 bitmap, the caller's to free. */
+/* Draws the objects of `frame` over `image` (same size; 16-bit samples through the frame's window) into a new RGB8 bitmap, the caller's to free. */
 ist_status ist_overlay_draw(const ist_bitmap *image, const ist_frame *frame, const ist_overlay_view *view,
                             ist_bitmap *out, ist_error *err);
 

@@ -1,0 +1,42 @@
+/* --window: how 16-bit samples become 8 bits. */
+#include "predict.h"
+
+#include "base/sample_window.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool parse_bounds(const char *text, predict_options *o) {
+    const char *colon = strchr(text, ':');
+    char low[16];
+    if (!colon || (size_t)(colon - text) >= sizeof low) return false;
+    snprintf(low, sizeof low, "%.*s", (int)(colon - text), text);
+    return cli_parse_int(low, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_low) &&
+           cli_parse_int(colon + 1, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_high) && o->window_low < o->window_high;
+}
+
+int predict_parse_window(const char *text, predict_options *o) {
+    o->window_low = o->window_high = 0;
+    o->window_of_file = !strcmp(text, "dicom");
+    o->window = strcmp(text, "auto") ? IST_WINDOW_GIVEN : IST_WINDOW_AUTO;
+    if (o->window_of_file || o->window == IST_WINDOW_AUTO || parse_bounds(text, o)) return CLI_SUCCESS;
+    return cli_usage(o->command,
+                     "--window: '%s' is none of LOW:HIGH with LOW below HIGH, from %d to %d, auto and dicom", text,
+                     -IST_WINDOW_MAX, IST_WINDOW_MAX);
+}
+
+void predict_print_window(const predict_options *o, char *text, size_t size) {
+    if (o->window == IST_WINDOW_GIVEN && !o->window_of_file)
+        snprintf(text, size, "%d:%d", o->window_low, o->window_high);
+    else
+        snprintf(text, size, "%s", o->window_of_file ? "dicom" : o->window == IST_WINDOW_AUTO ? "auto" : "off");
+}
+
+ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
+                              ist_error *err) {
+    if (ist_format_bytes(bitmap->format) != 2) return IST_OK;
+    image->window_low = o->window_of_file ? bitmap->window_low : o->window_low;
+    image->window_high = o->window_of_file ? bitmap->window_high : o->window_high;
+    if (!o->window_of_file || image->window_low < image->window_high) return IST_OK;
+    return ist_fail(err, IST_E_INPUT, "%s: carries no window for --window dicom; give LOW:HIGH or auto", path);
+}
