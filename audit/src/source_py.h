@@ -50,7 +50,8 @@ enum {
     IST_PY_DEPTH = 150,
     IST_PY_BLOCKS = 128,
     IST_PY_PATH = 256,
-    IST_PY_PASSES = 8
+    IST_PY_PASSES = 8,
+    IST_PY_CHANGES = 256
 };
 
 typedef struct ist_py_arg {
@@ -79,6 +80,12 @@ typedef struct ist_py_binding {
     ist_src_value value;
 } ist_py_binding;
 
+/* A name and what it held before, or, of a branch that was left for another, what it holds at its end. */
+typedef struct ist_py_change {
+    uint32_t name;
+    ist_src_value value;
+} ist_py_change;
+
 typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_PY_CLASS_BLOCK } ist_py_block_kind;
 
 typedef struct ist_py_block {
@@ -88,6 +95,8 @@ typedef struct ist_py_block {
     ist_src_value before_narrowing;
     uint8_t kind;
     bool module_class, training;
+    bool branch_of_if;      /* if, elif or else */
+    uint32_t changes, left; /* where those of the whole "if" begin, and where those of earlier branches end */
 } ist_py_block;
 
 typedef struct ist_py_reader {
@@ -115,6 +124,9 @@ typedef struct ist_py_reader {
     size_t binding_count, binding_cap, base; /* base: where those of the function begin */
     ist_py_block blocks[IST_PY_BLOCKS];
     size_t block_count;
+    ist_py_change changes[IST_PY_CHANGES]; /* of names, in the blocks that are open; more are not kept */
+    uint32_t change_count, branch_changes; /* branch_changes: of the "if" that goes on with this line */
+    bool goes_on;                          /* this line is a further branch */
 } ist_py_reader;
 
 /* ---- source_py_expr.c ---- */
@@ -188,9 +200,21 @@ ist_src_value ist_py_combine(ist_src_value a, ist_src_value b);
 /* ---- source_py_scopes.c ---- */
 
 void ist_py_statement(ist_py_reader *reader, const ist_py_lexer *line);
+/* "import" or "from" at `at`. source_py_imports.c */
+void ist_py_import_statement(ist_py_reader *reader, uint32_t at, uint32_t end);
 /* Behind the last line of a file. */
 void ist_py_end_file(ist_py_reader *reader);
 
+/* ---- source_py_names.c ---- */
+
+/* Remembers what holds now, to be gone back to behind the block. */
+void ist_py_enter_block(ist_py_reader *reader, uint32_t indent, ist_py_block_kind kind);
+/* Blocks that a line with this indent is behind. */
+void ist_py_leave_blocks(ist_py_reader *reader, uint32_t indent);
+/* Takes back bindings from number `count` on. */
+void ist_py_unbind(ist_py_reader *reader, size_t count);
+/* A name goes back to what it held before a condition told more, unless something else was assigned. */
+void ist_py_widen(ist_py_reader *reader, uint32_t name, ist_src_value before);
 ist_src_value ist_py_lookup(const ist_py_reader *reader, uint32_t name);
 void ist_py_bind(ist_py_reader *reader, uint32_t name, ist_src_value value);
 /* The name can only be a tensor in this function, which a later line shows. */

@@ -11,7 +11,9 @@ static void narrow(ist_py_reader *r, const ist_py_call *c, uint8_t kind) {
     uint32_t first = c->args[0].first;
     bool single = c->arg_count == 2 && c->args[0].end == first + 1 && r->tokens[first].kind == IST_PY_NAME;
     bool negated = first >= 3 && ist_py_is(&r->tokens[first - 3], "not");
-    if (!single || negated || r->narrowed || !ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor")) return;
+    if (!single || negated || r->narrowed || kind == IST_PY_HOST ||
+        !ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor"))
+        return;
     r->narrowed = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
     r->before_narrowing = ist_py_lookup(r, r->narrowed);
     ist_py_bind(r, r->narrowed,
@@ -163,16 +165,27 @@ static ist_src_value other_call(ist_py_reader *r, ist_py_call *c) {
     return (ist_src_value){0};
 }
 
+/* self.name.method() */
+static bool is_of_self(const ist_py_call *c) {
+    const char *dot = ist_py_starts(c->path, "self.") ? strchr(c->path + 5, '.') : NULL;
+    return dot && !strchr(dot + 1, '.');
+}
+
 /* Calls that change what a name holds: list.append(tensor), "{}".format(tensor), loss.backward(). */
 static void note_effects(ist_py_reader *r, const ist_py_call *c) {
     ist_src_value args = ist_py_all_args(c);
     ist_src_function *f = ist_src_function_at(r->u, r->function);
     if (!c->method) return;
-    if (ist_py_one_of(c, " append extend ") && c->base && c->on.kind <= IST_PY_TENSOR && args.kind) {
+    bool of_object = c->base && ist_py_is_instance(ist_py_lookup(r, c->base)); /* a list in its attribute */
+    if (ist_py_one_of(c, " append extend ") && c->base && !of_object && c->on.kind <= IST_PY_TENSOR && args.kind) {
         ist_src_value v = c->on.kind && !(c->on.flags & IST_PY_CONST) ? ist_py_either(c->on, args) : args;
         v.flags &= (uint8_t) ~(IST_PY_SURE | IST_PY_CONST);
         v.hit = 0;
         ist_py_bind(r, c->base, v);
+    } else if (ist_py_one_of(c, " append extend ") && r->class_ && args.kind && is_of_self(c)) {
+        args.flags &= (uint8_t)~IST_PY_SURE;
+        const char *name = c->path + 5;
+        ist_py_keep(r, r->class_, name, strcspn(name, "."), c->line, args);
     }
     if (ist_py_named(c, "format") && (c->on.flags & IST_PY_STRING_))
         for (uint32_t i = 0; i < c->arg_count; i++)

@@ -323,6 +323,11 @@ static bool field(const ist_py_reader *r, ist_src_value on, uint32_t first, uint
     return ist_py_kept(r, on.of, "*", 1, v) && (v->kind >= IST_PY_FUNCTION || v->of);
 }
 
+/* Tensors of this name are of truth values. */
+static bool is_mask_name(const ist_py_token *t) {
+    return t->kind == IST_PY_NAME && ist_src_has_word(t->at, t->length, " mask ");
+}
+
 /* f(x)[1] where f gives a tuple that ended at `parts_end`. */
 static bool part(const ist_py_reader *r, uint32_t first, uint32_t end, uint32_t parts_end, ist_src_value *v) {
     const ist_py_token *t = &r->tokens[first];
@@ -348,6 +353,7 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
         index = ist_py_expression(r);
         if (r->at == before) r->at++;
         bool compared = index.flags & IST_PY_MASK;
+        if (index.kind == IST_PY_TENSOR && r->at == before + 1 && is_mask_name(&r->tokens[before])) compared = true;
         mask = mask || (compared && (index.kind == IST_PY_TENSOR || (index.kind == IST_PY_UNKNOWN && only_torch)));
         sure = sure || (mask && (ist_py_is_sure(index) || only_torch));
     }

@@ -76,7 +76,9 @@ void ist_py_join(ist_src_value *kept, ist_src_value v) {
     v.hit = 0;
     v.flags &= (uint8_t)~IST_PY_CONST;
     if (kept->kind || kept->origin) {
+        bool mixed = kept->kind != v.kind; /* somewhere it is no tensor */
         *kept = ist_py_either(*kept, v);
+        if (mixed) kept->flags &= (uint8_t)~IST_PY_PLACED;
         return;
     }
     if (v.kind < IST_PY_FUNCTION && kept->of) v.of = kept->of; /* its class is known, no more */

@@ -1,13 +1,8 @@
-/* Statements of Python: blocks, functions and classes, imports, assignments. */
-#include "audit/source_py.h"
-
-#include "base/mem.h"
+/* Statements of Python: blocks, functions and classes, assignments. */
+#include "audit/source_py_call.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { MOST_BINDINGS = 1 << 20 };
 
 static const ist_py_token *token(const ist_py_reader *r, uint32_t at) {
     return &r->tokens[at];
@@ -32,57 +27,6 @@ static uint32_t find(const ist_py_reader *r, uint32_t first, uint32_t end, const
 
 static ist_src_value value_in(ist_py_reader *r, uint32_t first, uint32_t end);
 
-/* ---- names ---- */
-
-ist_src_value ist_py_lookup(const ist_py_reader *r, uint32_t name) {
-    uint32_t b = r->u->names[name].binding;
-    ist_src_value v = b ? r->bindings[b - 1].value : (ist_src_value){0};
-    v.hit = 0;
-    if (v.kind || !r->u->names[name].value.hit) return v;
-    char key[160];
-    int n =
-        snprintf(key, sizeof key, "%u:%u:%s", (unsigned)r->u->file, (unsigned)r->function, ist_src_text(r->u, name));
-    if (n < (int)sizeof key && ist_src_is_hinted(r->u, key, (size_t)n)) {
-        v.kind = IST_PY_TENSOR;
-        v.flags = IST_PY_SURE;
-    }
-    return v;
-}
-
-void ist_py_hint(ist_py_reader *r, uint32_t name) {
-    char key[160];
-    int n =
-        snprintf(key, sizeof key, "%u:%u:%s", (unsigned)r->u->file, (unsigned)r->function, ist_src_text(r->u, name));
-    uint32_t hinted = n < (int)sizeof key ? ist_src_intern(r->u, key, (size_t)n) : 0;
-    if (!hinted) return;
-    r->u->names[hinted].hint = true;
-    r->u->names[name].value.hit = 1; /* some function has a hint for it */
-}
-
-void ist_py_bind(ist_py_reader *r, uint32_t name, ist_src_value value) {
-    ist_src_name *n = &r->u->names[name];
-    if (!name) return;
-    value.hit = 0;
-    if (n->binding > r->base) {
-        r->bindings[n->binding - 1].value = value;
-        return;
-    }
-    if (r->binding_count >= MOST_BINDINGS) return;
-    if (!ist_grow((void **)&r->bindings, &r->binding_cap, r->binding_count + 1, sizeof *r->bindings)) {
-        r->u->failed = true;
-        return;
-    }
-    r->bindings[r->binding_count++] = (ist_py_binding){name, n->binding, value};
-    n->binding = (uint32_t)r->binding_count;
-}
-
-static void unbind_to(ist_py_reader *r, size_t count) {
-    while (r->binding_count > count) {
-        const ist_py_binding *b = &r->bindings[--r->binding_count];
-        r->u->names[b->name].binding = b->before;
-    }
-}
-
 /* ---- assignment ---- */
 
 /* have["key"] = value, from the bracket at `open` on. */
@@ -98,6 +42,10 @@ static void store_field(ist_py_reader *r, ist_src_value have, uint32_t open, uin
 static void assign_one(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_value value) {
     while (first < end && ist_py_is(token(r, first), "*")) first++;
     if (first >= end || token(r, first)->kind != IST_PY_NAME) return;
+    const ist_py_token *last = token(r, end - 1);
+    if (value.kind == IST_PY_TENSOR && last->kind == IST_PY_NAME &&
+        ist_py_in(last->at, last->length, " model net network ")) /* something.to(device) */
+        value = (ist_src_value){.kind = IST_PY_MODULE, .of = value.of};
     if (end == first + 1) {
         ist_py_bind(r, intern(r, first), value);
         const ist_py_token *t = token(r, first); /* of a class body: an attribute too */
@@ -151,48 +99,6 @@ void ist_py_assign(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_value
     assign_list(r, first, end, value, each, count, 0);
 }
 
-/* ---- blocks ---- */
-
-/* A name goes back to what it held, unless something else was assigned. */
-static void widen(ist_py_reader *r, uint32_t name, ist_src_value before) {
-    if (name && ist_py_is_sure(ist_py_lookup(r, name))) ist_py_bind(r, name, before);
-}
-
-static void leave_blocks(ist_py_reader *r, uint32_t indent) {
-    while (r->block_count && r->blocks[r->block_count - 1].indent >= indent) {
-        const ist_py_block *b = &r->blocks[--r->block_count];
-        widen(r, b->narrowed, b->before_narrowing);
-        if (b->kind == IST_PY_FUNCTION_BLOCK) {
-            unbind_to(r, b->bindings);
-            r->base = b->base;
-        }
-        r->function = b->function;
-        r->loop = b->loop;
-        r->owner = b->owner;
-        r->class_ = b->class_;
-        r->module_class = b->module_class;
-        r->training = b->training;
-        r->branch = b->branch;
-    }
-}
-
-/* Remembers what holds now, to be gone back to behind the block. */
-static void enter_block(ist_py_reader *r, uint32_t indent, ist_py_block_kind kind) {
-    if (r->block_count == IST_PY_BLOCKS) return;
-    r->blocks[r->block_count++] = (ist_py_block){.indent = indent,
-                                                 .function = r->function,
-                                                 .loop = r->loop,
-                                                 .owner = r->owner,
-                                                 .class_ = r->class_,
-                                                 .bindings = r->binding_count,
-                                                 .base = r->base,
-                                                 .kind = (uint8_t)kind,
-                                                 .module_class = r->module_class,
-                                                 .branch = r->branch,
-                                                 .training = r->training};
-    r->branch = ++r->branches;
-}
-
 /* ---- functions and classes ---- */
 
 static bool mentions(const ist_py_reader *r, uint32_t first, uint32_t end, const char *word) {
@@ -243,7 +149,8 @@ static ist_src_value parameter_value(ist_py_reader *r, const ist_src_function *f
     }
     if (k == 0 && f->bound) v = (ist_src_value){.of = r->class_};
     if (forward && k && !v.of && v.kind != IST_PY_TENSOR && v.kind != IST_PY_MODULE) v = ist_py_of(IST_PY_TENSOR, 0);
-    if (!v.kind && ist_py_is_model_name(token(r, first)->at, token(r, first)->length)) v.kind = IST_PY_MODULE;
+    bool open_kind = !v.kind || v.kind == IST_PY_HOST; /* HOST: some caller has None for it */
+    if (open_kind && ist_py_is_model_name(token(r, first)->at, token(r, first)->length)) v.kind = IST_PY_MODULE;
     v.flags &= (uint8_t)~IST_PY_DERIVED;
     v.origin = ist_src_hop_add(
         r->u,
@@ -283,7 +190,7 @@ static uint32_t define_function(ist_py_reader *r, uint32_t at, uint32_t end, uin
     if (!name || !ist_py_is(token(r, open), "(")) return end;
     uint32_t number = ist_src_function_begin(r->u, name, owner);
     name_function(r, name, number);
-    enter_block(r, indent, IST_PY_FUNCTION_BLOCK);
+    ist_py_enter_block(r, indent, IST_PY_FUNCTION_BLOCK);
     r->function = number;
     r->loop = 0;
     r->base = r->binding_count; /* too deep a block ends with the one around it */
@@ -347,7 +254,7 @@ static void read_bases(ist_py_reader *r, uint32_t number, uint32_t first, uint32
 
 static uint32_t define_class(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t indent) {
     uint32_t name = intern(r, at), colon = find(r, at, end, ":"), number = ist_py_class_of(r->p, class_name(r, name));
-    enter_block(r, indent, IST_PY_CLASS_BLOCK);
+    ist_py_enter_block(r, indent, IST_PY_CLASS_BLOCK);
     if (number) read_bases(r, number, at + 1, colon);
     ist_py_class *c = ist_py_class_at(r->p, number);
     if (c) c->data = c->data || r->data;
@@ -357,81 +264,6 @@ static uint32_t define_class(ist_py_reader *r, uint32_t at, uint32_t end, uint32
     r->function = r->loop = 0;
     r->module_class = c && c->is_module;
     return colon + 1;
-}
-
-/* ---- imports ---- */
-
-/* `name` means `path` from now on, to this file and to those that import it from here. */
-static void import_as(ist_py_reader *r, uint32_t name, const char *path) {
-    uint32_t alias = ist_py_import(r->p, r->module, path);
-    ist_src_file *f = &r->u->files[r->u->file];
-    if (!name || !alias) return;
-    if (!r->u->names[name].alias) {
-        if (!ist_grow((void **)&r->imports, &r->import_cap, r->import_count + 1, sizeof *r->imports)) {
-            r->u->failed = true;
-            return;
-        }
-        r->imports[r->import_count++] = name;
-    }
-    r->u->names[name].alias = alias;
-    r->u->names[name].stamp = 0;
-    if (r->module && !r->function) {
-        const ist_src_name *n = &r->u->names[name];
-        uint32_t full = ist_src_join(r->u, r->p->modules[r->module - 1].name, ist_src_text(r->u, name), n->length);
-        if (full && full != alias) r->u->names[full].alias = alias;
-    }
-    r->torch = f->torch = r->torch || !strncmp(path, "torch", 5);
-    r->numpy = f->numpy = r->numpy || !strncmp(path, "numpy", 5);
-    r->cupy = f->cupy = r->cupy || !strncmp(path, "cupy", 4);
-    r->opencl = f->opencl = r->opencl || !strncmp(path, "pyopencl", 8);
-}
-
-/* "a.b.c" from `at` on into `path`; the index behind it. */
-static uint32_t dotted(const ist_py_reader *r, uint32_t at, uint32_t end, char *path, size_t size) {
-    size_t n = strlen(path);
-    for (; at < end && !ist_py_is(token(r, at), "import") && !ist_py_is(token(r, at), "as") &&
-           !ist_py_is(token(r, at), ",") && !ist_py_is(token(r, at), ")");
-         at++)
-        if (n + token(r, at)->length + 1 < size) {
-            memcpy(path + n, token(r, at)->at, token(r, at)->length);
-            path[n += token(r, at)->length] = '\0';
-        }
-    return at;
-}
-
-/* The names of an import statement from `at` on; `prefix` is the module of "from". */
-static void import_names(ist_py_reader *r, uint32_t at, uint32_t end, const char *prefix) {
-    while (at < end) {
-        char path[IST_PY_PATH];
-        uint32_t first = at;
-        bool dotted_prefix = *prefix && prefix[strlen(prefix) - 1] != '.'; /* "from . import a" is ".a" */
-        snprintf(path, sizeof path, "%s%s", prefix, dotted_prefix ? "." : "");
-        at = dotted(r, at, end, path, sizeof path);
-        uint32_t name = intern(r, first);
-        if (at + 1 < end && ist_py_is(token(r, at), "as")) {
-            name = intern(r, at + 1);
-            at += 2;
-        } else if (!*prefix) {
-            path[strcspn(path, ".")] = '\0'; /* "import a.b" binds a */
-        }
-        if (ist_py_is(token(r, first), "*"))
-            ist_py_import_all(r->p, r->module, prefix);
-        else
-            import_as(r, name, path);
-        at = at > first ? at : first + 1;
-        while (at < end && (ist_py_is(token(r, at), ",") || ist_py_is(token(r, at), ")"))) at++;
-    }
-}
-
-static void import(ist_py_reader *r, uint32_t at, uint32_t end) {
-    char prefix[IST_PY_PATH] = "";
-    if (ist_py_is(token(r, at), "import")) {
-        import_names(r, at + 1, end, prefix);
-        return;
-    }
-    at = dotted(r, at + 1, end, prefix, sizeof prefix) + 1;
-    if (at < end && ist_py_is(token(r, at), "(")) at++;
-    import_names(r, at, end, prefix);
 }
 
 /* ---- statements ---- */
@@ -456,7 +288,12 @@ static uint32_t compound(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t i
     uint32_t colon = find(r, at, end, ":"), line = token(r, at)->line;
     const ist_py_token *word = token(r, at);
     bool loop = ist_py_is(word, "for") || ist_py_is(word, "while");
-    enter_block(r, indent, IST_PY_PLAIN_BLOCK);
+    uint32_t blocks = (uint32_t)r->block_count;
+    ist_py_enter_block(r, indent, IST_PY_PLAIN_BLOCK);
+    if (blocks < r->block_count && (r->goes_on || ist_py_is(word, "if"))) {
+        r->blocks[blocks].branch_of_if = true;
+        if (r->branch_changes != UINT32_MAX) r->blocks[blocks].changes = r->branch_changes;
+    }
     if (ist_py_is(word, "for")) {
         r->at = at;
         r->end = colon;
@@ -551,7 +388,7 @@ static void simple_statement(ist_py_reader *r, uint32_t at, uint32_t end) {
     for (size_t k = 0; k < sizeof skipped / sizeof *skipped; k++)
         if (ist_py_is(t, skipped[k])) return;
     if (ist_py_is(t, "import") || ist_py_is(t, "from")) {
-        import(r, at, end);
+        ist_py_import_statement(r, at, end);
     } else if (ist_py_is(t, "return")) {
         if (at + 1 < end) give_back(r, value_in(r, at + 1, end));
     } else if (ist_py_is(t, "yield")) {
@@ -573,7 +410,9 @@ void ist_py_statement(ist_py_reader *r, const ist_py_lexer *l) {
     r->tokens = l->tokens;
     r->depth = 0;
     r->line_start = UINT32_MAX;
-    leave_blocks(r, l->indent);
+    r->branch_changes = UINT32_MAX;
+    r->goes_on = ist_py_is(token(r, at), "elif") || ist_py_is(token(r, at), "else");
+    ist_py_leave_blocks(r, l->indent);
     size_t blocks = r->block_count;
     r->narrowed = 0;
     if (ist_py_is(token(r, at), "@")) { /* a decorator */
@@ -598,7 +437,7 @@ void ist_py_statement(ist_py_reader *r, const ist_py_lexer *l) {
         r->narrowed = 0;
     }
     if (at < end) simple_statement(r, at, end);
-    widen(r, r->narrowed, r->before_narrowing);
+    ist_py_widen(r, r->narrowed, r->before_narrowing);
 }
 
 /* Variables of the module, for those that import them. */
@@ -614,8 +453,9 @@ static void keep_globals(ist_py_reader *r) {
 }
 
 void ist_py_end_file(ist_py_reader *r) {
-    leave_blocks(r, 0);
+    r->goes_on = false;
+    ist_py_leave_blocks(r, 0);
     keep_globals(r);
-    unbind_to(r, 0);
+    ist_py_unbind(r, 0);
     while (r->import_count) r->u->names[r->imports[--r->import_count]].alias = 0;
 }

@@ -145,6 +145,7 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
     } else if (ist_py_named(c, "cuda")) {
         *v = on.kind == IST_PY_HOST ? on : upload(r, c, "");
     } else if (ist_py_named(c, "cpu") && !c->arg_count && !c->imported) {
+        if (on.kind == IST_PY_HOST) on.kind = IST_PY_UNKNOWN; /* what has .cpu() is no array of the host's */
         *v = on.kind == IST_PY_MODULE     ? on
              : may_be_tensor(r, on, true) ? ist_py_download(r, c, ist_py_chained(c, ""), 0, IST_PY_HOST_TENSOR)
                                           : on;
@@ -156,7 +157,7 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
         if (ist_py_extends_hit(r, c)) on.hit = c->on.hit;
         *v = on;
     } else if (ist_py_one_of(c, " numpy tolist ") && may_be_tensor(r, on, false) &&
-               ((on.flags & IST_PY_PLACED) || ist_py_named(c, "tolist"))) {
+               (ist_py_named(c, "tolist") || (on.flags & IST_PY_ARRAY))) {
         *v = ist_py_download(r, c, ist_py_chained(c, ""), 0, IST_PY_HOST);
     } else if (ist_py_named(c, "item") && !c->arg_count) {
         if (may_be_tensor(r, on, (r->torch || r->cupy) && !r->u->host_data))
