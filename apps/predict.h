@@ -54,6 +54,8 @@ typedef struct predict_options {
     ist_window window;
     int window_low, window_high;
     bool window_of_file;
+    bool tiled;
+    ist_tiles tiles;
     double nms_iou; /* 0: no detection is suppressed */
     bool nms_agnostic;
     float track_iou, track_high; /* track_high 0: off */
@@ -110,6 +112,11 @@ int predict_parse_window(const char *text, predict_options *o);
 void predict_print_window(const predict_options *o, char *text, size_t size);
 ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
                               ist_error *err);
+
+/* The same for --tile, and what does not go with it. */
+int predict_parse_tile(const char *text, predict_options *o);
+int predict_check_tile(const predict_options *o);
+void predict_print_tile(const predict_options *o, char *text, size_t size);
 
 /* As it is written behind --resize-order. */
 const char *predict_resize_order_name(ist_resize_order order);

@@ -188,6 +188,7 @@ int predict_configure(const predict_job *job, ist_config *config, int **classes)
     predict_configure_inputs(o, config);
     config->match = job->match;
     config->batch = o->batch;
+    config->tiles = o->tiled ? &o->tiles : NULL;
     config->max_objects = o->max_objects;
     config->conf = o->conf;
     config->nms_iou = o->nms_iou;

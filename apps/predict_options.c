@@ -43,7 +43,11 @@
     X(NMS, 0, "nms", "IOU",                                                                                            \
       "drop a detection that overlaps a better one of its class by more than IOU,\n"                                   \
       "above 0, at most 1 (off, as published)")                                                                        \
-    X(AGNOSTIC, 0, "agnostic", NULL, "with --nms: a better one of any class")
+    X(AGNOSTIC, 0, "agnostic", NULL, "with --nms: a better one of any class")                                          \
+    X(TILE, 0, "tile", "WxH[+OVERLAP]",                                                                                \
+      "large images: detect in tiles of W x H pixels, which overlap by a fifth of\n"                                   \
+      "each side or OVERLAP pixels, and in the whole; what is found twice goes by\n"                                   \
+      "--nms (0.5); needs --no-masks")
 
 #define RESUME_OPTIONS(X)                                                                                              \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \
@@ -256,6 +260,8 @@ static int take_detection_option(int id, const char *value, predict_options *o, 
         break;
     case OPTION_WINDOW:
         return predict_parse_window(value, o);
+    case OPTION_TILE:
+        return predict_parse_tile(value, o);
     default:
         *mine = false;
     }
@@ -419,6 +425,8 @@ static int check_segment(predict_options *o, int argc) {
 }
 
 static int check_nms(const predict_options *o) {
+    int code = predict_check_tile(o);
+    if (code) return code;
     if (!o->nms_agnostic || o->nms_iou > 0) return CLI_SUCCESS;
     return cli_usage(o->command, "--agnostic needs --nms IOU");
 }

@@ -35,7 +35,7 @@ static void put_save(ist_run_option *o, unsigned save) {
 
 ist_status predict_run_options(const predict_options *o, ist_run_option list[PREDICT_RUN_OPTIONS_MAX], size_t *count,
                                ist_error *err) {
-    char number[32], window[32], parameters[160], trust[160];
+    char number[32], window[32], tile[40], parameters[160], trust[160];
     ist_run_option *next = list;
     IST_TRY(put_file(next++, "detector", predict_detects(o) ? o->detector : NULL, err));
     IST_TRY(put_file(next++, "segmenter", o->masks ? o->segmenter : NULL, err));
@@ -54,6 +54,8 @@ ist_status predict_run_options(const predict_options *o, ist_run_option list[PRE
     put(next++, "stored-constants", o->stored_constants ? "on" : "off");
     predict_print_window(o, window, sizeof window);
     put(next++, "window", window);
+    predict_print_tile(o, tile, sizeof tile);
+    put(next++, "tile", tile);
     put(next++, "classes", o->classes ? o->classes : "all");
     snprintf(number, sizeof number, "%.15g", o->nms_iou);
     put(next++, "nms", o->nms_iou > 0 ? number : "off");

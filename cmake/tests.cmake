@@ -169,7 +169,7 @@ foreach(file ${IST_TESTS})
   if(layer STREQUAL "cli" AND table) # asks it what the program may choose from
     target_link_libraries(${name} PRIVATE ist_variants)
   endif()
-  if(name STREQUAL "pipeline_everything") # reads the demo's frames
+  if(name MATCHES "^pipeline_(everything|tiles)$") # reads the demo's frames
     target_link_libraries(${name} PRIVATE ist_io)
   endif()
   if(name MATCHES "^cli_(audit|faults)$")
@@ -232,7 +232,7 @@ foreach(file ${IST_TESTS})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
   # Operators whose tensors can be stored as half (op_conv_mma's and others' always are, op_conv_bf16's and op_conv_amx's never), again in half: label "half".
-  if(layer STREQUAL "op" AND NOT name MATCHES "^op_(act|assign|conv_amx|conv_bf16|conv_matrix|conv_mma|match|detect|token|topk|mask|mask_picks|everything|regions|image|sample_window|nms|two_way_read)$")
+  if(layer STREQUAL "op" AND NOT name MATCHES "^op_(act|assign|conv_amx|conv_bf16|conv_matrix|conv_mma|match|detect|token|topk|mask|mask_picks|everything|regions|image|sample_window|tiles|nms|two_way_read)$")
     add_test(NAME ${name}_half COMMAND ${name} ${jobs})
     get_test_property(${name} ENVIRONMENT environment)
     set_tests_properties(${name}_half PROPERTIES LABELS half TIMEOUT 900

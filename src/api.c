@@ -111,6 +111,24 @@ static ist_status check_trust(const ist_config *c, ist_trust_options *t, ist_err
     return ist_fail(err, IST_E_ARGUMENT, "config.trust needs a detector, a segmenter and a batch of 1");
 }
 
+/* Tiles in full, and what they mean for the configuration. */
+static ist_status complete_tiles(ist_config *c, ist_tiles *full, ist_error *err) {
+    const ist_tiles *given = c->tiles;
+    if (!given) return IST_OK;
+    if (given->struct_size < sizeof given->struct_size || given->struct_size > sizeof *full)
+        return ist_fail(err, IST_E_ARGUMENT, "config.tiles: start from ist_tiles_default()");
+    *full = ist_tiles_default();
+    memcpy(full, given, given->struct_size);
+    c->tiles = full;
+    IST_TRY(ist_tiles_check(full, err));
+    if (c->detector && !c->segmenter && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS && !c->trust &&
+        c->window != IST_WINDOW_AUTO && c->match != IST_MATCH_TARGETS_SET)
+        return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT,
+                    "config.tiles need a detector, no segmenter, a batch of 1, and neither trust, automatic windows nor "
+                    "IST_MATCH_TARGETS_SET");
+}
+
 static ist_status check_config(const ist_config *c, ist_error *err) {
     IST_TRY(in_range(err, "input_size", c->input_size, 64, 2048));
     if (c->input_size % 32)
@@ -157,6 +175,8 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     IST_TRY(check_config(&full, err));
     ist_everything everything;
     IST_TRY(complete_everything(&full, &everything, err));
+    ist_tiles tiles;
+    IST_TRY(complete_tiles(&full, &tiles, err));
     ist_trust_options trust;
     IST_TRY(check_trust(&full, &trust, err));
     if (full.trust) full.trust = &trust;
@@ -319,6 +339,8 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
         return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
     if (m->cl_buffer) IST_TRY(check_buffer(e, m, row, i, err));
     IST_TRY(check_window(e, m, i, err));
+    ist_tile_layout tiles;
+    if (e->detection) IST_TRY(ist_tiles_of(&e->tiles, m->width, m->height, &tiles, err));
     IST_TRY(check_targets(e, m, i, err));
     return check_given(e, m->prompts, m->prompt_count, i, err);
 }

@@ -38,3 +38,7 @@ ist_trust_options ist_trust_default(void) {
                                .theta_cont = 0.5f,
                                .n_lost = 5};
 }
+
+ist_tiles ist_tiles_default(void) {
+    return (ist_tiles){.struct_size = sizeof(ist_tiles), .width = 640, .height = 640, .overlap = -1, .whole = 1};
+}

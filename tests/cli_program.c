@@ -95,6 +95,16 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--window", "0:1000001"), 2, NULL, "--window: '0:1000001'");
     expect(RUN(&s, "segment", "x", "-o", "y", "--window", "4095"), 2, NULL, "--window: '4095'");
     expect(RUN(&s, "segment", "x", "--serve", "127.0.0.1:0", "--window", "auto"), 2, NULL, "--serve excludes -o");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640"), 2, NULL, "--tile: '640' is not WxH or WxH+OVERLAP");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x640+321"), 2, NULL, "--tile: '640x640+321'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+"), 2, NULL, "--tile: '640x480+'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+9x"), 2, NULL, "--tile: '640x480+9x'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "31x640"), 2, NULL, "--tile: '31x640'");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x640"), 2, NULL, "--tile finds boxes: give --no-masks");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640x640", "--batch", "2"), 2, NULL,
+           "--tile and --batch exclude each other");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640x640", "--window", "auto"), 2, NULL,
+           "--tile and --window auto exclude each other");
     expect(RUN(&s, "eval", "--resize-order", "pillow"), 2, NULL,
            "--resize-order: 'pillow' is none of auto, horizontal, vertical, pillow13");
     expect(RUN(&s, "predict", "x", "-o", "y", "--segmenter-size", "100"), 2, NULL,

@@ -84,7 +84,8 @@ def _set_option(config: Any, name: str, ctype: Any, value: Any, keep: list[Any])
         setattr(config, name, float(value) if ctype.cname in ("float", "double") else operator.index(value))
 
 
-_PARAMETERS = {"everything": ("ist_everything", lib.ist_everything_default), "trust": ("ist_trust_options", lib.ist_trust_default)}
+_PARAMETERS = {"everything": ("ist_everything", lib.ist_everything_default), "trust": ("ist_trust_options", lib.ist_trust_default),
+               "tiles": ("ist_tiles", lib.ist_tiles_default)}
 
 
 def _parameters(option: str, parameters: Union[bool, Mapping[str, Any]]) -> Any:
@@ -120,7 +121,7 @@ _WANTS = {
     "int": "a whole number", "float": "a number", "double": "a number", "char *": "a path or a string", "void *": "an OpenCL handle's address",
     "int const *": "a list of labels", "int *": "a list of labels", "ist_everything *": "a mapping of numbers",
     "ist_everything const *": "a mapping of numbers", "ist_trust_options const *": "a mapping of numbers",
-    "ist_trust_options *": "a mapping of numbers",
+    "ist_trust_options *": "a mapping of numbers", "ist_tiles *": "a mapping of numbers", "ist_tiles const *": "a mapping of numbers",
 }
 
 
@@ -222,6 +223,8 @@ class Engine:
             where its speed takes it; track_high: detections of a higher score are matched first, others begin no track.
         overlap: "auto", "on", "off": both networks at once, on large GPUs. resize_order: "auto", "horizontal",
             "vertical", "pillow_13".
+        tiles: True, or parameters such as {"width": 640, "height": 640, "overlap": 128, "whole": 1}: images larger than a tile
+            are detected tile by tile; overlap in pixels (default: a fifth); whole: and as a whole. Needs segmenter=None.
         window: how uint16 samples become 8 bits: "none": round(v / 257); "auto": from the 0.5th to the 99.5th percentile of
             each image, found on the device; "given": Image.window, round(v / 257) without. "auto" takes those too.
         stored_constants: take the detector's anchors from the checkpoint.
@@ -261,6 +264,7 @@ class Engine:
         overlap: Optional[str] = None,
         resize_order: Optional[str] = None,
         window: Optional[str] = None,
+        tiles: Union[bool, Mapping[str, int], None] = None,
         stored_constants: Optional[bool] = None,
         max_points: Optional[int] = None,
         multimask: Optional[bool] = None,
@@ -279,6 +283,7 @@ class Engine:
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         options["trust"] = None if trust is False else trust
+        options["tiles"] = None if tiles is False else tiles
         self._handle: Any = None
         detects = prompts is None or prompts == "detections"
         if detector is DEMO:

@@ -24,12 +24,17 @@ enum ist_upload_word {
     IST_UP_GRID = 6,         /* points of all crops' grids, for masks of everything; image blocks are those of crops */
     IST_UP_GRID_AT = 7,      /* their offset */
     IST_UP_CLEANERS = 8,     /* masks that there is memory for to be cleaned at a time */
+    IST_UP_TILE = 9,         /* which tile the image is; 0: none, or the whole image */
+    IST_UP_TILES = 10,       /* of an image in tiles: how many there are, the whole one first; image blocks are theirs */
+    IST_UP_TILE_AT = 11,     /* where the upload of tile 1 begins */
+    IST_UP_TILE_STEP = 12,   /* words from there to the next one's */
     IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
 
     IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
-    IST_UP_TRACK_HALF = 2    /* flag: the tracks so far are the second half of the state. A batch leaves its own in the
+    IST_UP_TRACK_HALF = 2,    /* flag: the tracks so far are the second half of the state. A batch leaves its own in the
                               * other half, so that one that fails on the way can be forgotten: the host turns the flag
                               * over with each batch that was enqueued whole */
+    IST_UP_FIRST_TILE = 4    /* flag: the first of an image's tiles to be looked at */
 };
 
 /* Prompts of all images, one image after the other: IST_PM_WORDS words each from IST_UP_PROMPT_AT on. */

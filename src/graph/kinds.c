@@ -164,6 +164,13 @@ static const ist_field grid_clean[] = {TEXT(ist_grid_clean, label), IN(ist_grid_
 static const ist_field grid_objects[] = {TEXT(ist_grid_objects, label), IN(ist_grid_objects, found),
                                          OUT(ist_grid_objects, match), OUT(ist_grid_objects, stats),
                                          OUT(ist_grid_objects, score), DETECTIONS(OUT, ist_grid_objects), END};
+static const ist_field tile_keep[] = {TEXT(ist_tile_keep, label), IN(ist_tile_keep, upload), IN(ist_tile_keep, found),
+                                      DETECTIONS(IN, ist_tile_keep), END};
+static const ist_field tile_merge[] = {TEXT(ist_tile_merge, label), IN(ist_tile_merge, upload),
+                                       IN(ist_tile_merge, found), END};
+static const ist_field tile_objects[] = {TEXT(ist_tile_objects, label), IN(ist_tile_objects, upload),
+                                         IN(ist_tile_objects, found), OUT(ist_tile_objects, tile_of),
+                                         OUT(ist_tile_objects, picks), DETECTIONS(OUT, ist_tile_objects), END};
 
 const ist_kind *ist_kind_of(ist_node_kind kind) {
     static const ist_kind kinds[] = {

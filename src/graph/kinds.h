@@ -72,7 +72,10 @@
     X(GRID_KEEP, grid_keep, grid_keep)                                                                                 \
     X(GRID_SELECT, grid_select, grid_select)                                                                           \
     X(GRID_CLEAN, grid_clean, grid_clean)                                                                              \
-    X(GRID_OBJECTS, grid_objects, grid_objects)
+    X(GRID_OBJECTS, grid_objects, grid_objects)                                                                        \
+    X(TILE_KEEP, tile_keep, tile_keep)                                                                                 \
+    X(TILE_MERGE, tile_merge, tile_merge)                                                                              \
+    X(TILE_OBJECTS, tile_objects, tile_objects)
 
 /* Spans: runs of neighbouring nodes that a variant may take as one. SEQUENCE: operators on the same rows (queries,
  * tokens). TRANSITION: the last layers of a map and the downsampling behind it. STAGE: of a backbone, with the

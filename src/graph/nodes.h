@@ -726,6 +726,35 @@ typedef struct ist_grid_clean {
     int least, most, capacity;
 } ist_grid_clean;
 
+/* TILE_KEEP: appends the objects of a tile, the upload's image, to what was found (graph/tiled.h), in pixels of the image.
+ * det of one image. */
+typedef struct ist_tile_keep {
+    const char *label;
+    ist_tensor upload, found;
+    ist_detections det;
+} ist_tile_keep;
+
+/* TILE_MERGE: which detections of all tiles stay: of NMS over all of them with `iou`, groups being labels unless
+ * `agnostic`, those that are no parts. One that ends at a border of its tile that is none of the image's, or within
+ * 1 / IST_TL_BORDER of the tile's side of it, is a part where more than `iou` of it lies in another, of the same group,
+ * that stays and does not end so, or that does and is better. Tiles without one of the first `most` have no image in their
+ * uploads from then on. */
+typedef struct ist_tile_merge {
+    const char *label;
+    ist_tensor upload, found;
+    double iou;
+    bool agnostic;
+    int most;
+} ist_tile_merge;
+
+/* TILE_OBJECTS: the first max_objects of those that stay as objects of one image; boxes in the segmenter's input of the
+ * tile tile_of I32 [1,1,P,1]; picks I32 [1,1,P,2] as MASKS takes them: each its own. */
+typedef struct ist_tile_objects {
+    const char *label;
+    ist_tensor upload, found, tile_of, picks;
+    ist_detections det; /* max_objects is given */
+} ist_tile_objects;
+
 /* GRID_OBJECTS: the candidates kept as PACK takes objects: det, match I32 [1,1,most,2] (number of the point, IoU 1), stats
  * as of MASK_SUMS, score F32 [most,1,1,1]. */
 typedef struct ist_grid_objects {

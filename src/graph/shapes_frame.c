@@ -188,3 +188,28 @@ ist_status ist_infer_grid_objects(void *node, ist_error *err) {
     q->score = extents(d->max_objects, 1, 1, 1, IST_ELEM_F32);
     return IST_OK;
 }
+
+/* ---- tiles ---- */
+
+ist_status ist_infer_tile_keep(void *node, ist_error *err) {
+    const ist_tile_keep *q = node;
+    if (ist_has(q->found) && q->det.batch == 1) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "%s: objects of %d tiles at a time", q->label, q->det.batch);
+}
+
+ist_status ist_infer_tile_merge(void *node, ist_error *err) {
+    const ist_tile_merge *q = node;
+    if (ist_has(q->found) && q->iou > 0 && q->iou <= 1 && q->most > 0) return IST_OK;
+    return ist_fail(err, IST_E_ARGUMENT, "%s: %d objects of tiles with an IoU of %g", q->label, q->most, q->iou);
+}
+
+ist_status ist_infer_tile_objects(void *node, ist_error *err) {
+    ist_tile_objects *q = node;
+    int most = q->det.max_objects;
+    if (!ist_has(q->found) || most < 1) return ist_fail(err, IST_E_ARGUMENT, "%s: %d objects of tiles", q->label, most);
+    q->det.batch = 1;
+    infer_detections(&q->det);
+    q->tile_of = extents(1, 1, most, 1, IST_ELEM_I32);
+    q->picks = extents(1, 1, most, 2, IST_ELEM_I32);
+    return IST_OK;
+}

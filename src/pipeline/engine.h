@@ -17,6 +17,7 @@
 #include "graph/trust.h"
 #include "pipeline/copier.h"
 #include "pipeline/crops.h"
+#include "pipeline/tiles.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -80,6 +81,7 @@ typedef struct ist_slot {
     int geometry_count;
     bool automatic[IST_MAX_BATCH]; /* images whose window the device finds */
     ist_crops_layout *crops;  /* of everything: of the image in flight */
+    ist_tile_layout tiles;    /* of tiles: likewise */
     uint32_t *overflow;       /* host copy of masks that did not fit the packet */
     size_t overflow_capacity; /* words */
     ist_result result;
@@ -103,9 +105,12 @@ struct ist_engine {
     ist_plan *selection;    /* of everything: `plan` is a batch of points, this is which masks are kept, */
     ist_plan *cleaning;     /* removes small regions from these, where that is asked for, */
     ist_plan *packing;      /* and this makes the packet */
+    ist_plan *detection;    /* of tiles: this looks at one, */
+    ist_plan *merging;      /* this brings together what was found in all, `plan` makes the packet */
+    ist_tiles tiles;
     ist_everything everything;
     ist_grids grids;
-    cl_mem found;           /* graph/found.h */
+    cl_mem found;           /* graph/found.h, of tiles graph/tiled.h */
     cl_mem regions;         /* GRID_CLEAN's */
     size_t regions_bytes;
     cl_mem embedding;       /* of the batch that is submitted with images, or of all crops */
@@ -132,7 +137,7 @@ struct ist_engine {
 };
 
 /* The engine's plans, in the order in which they are replayed first; how many there are. */
-enum { IST_PLANS_MAX = 5 };
+enum { IST_PLANS_MAX = 7 };
 int ist_engine_plans(const ist_engine *engine, ist_plan *plans[IST_PLANS_MAX]);
 /* Embeddings that lie beside each other in `embedding`: those of a batch, or of crops. */
 int ist_engine_embeddings(const ist_engine *engine);

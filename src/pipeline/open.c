@@ -90,6 +90,8 @@ static const frame_parts parts_of[] = {
     [IST_PROMPTS_EVERYTHING] = {
         5, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING, IST_FRAME_CLEANING}}};
 
+static const frame_parts tiled_parts = {3, {IST_FRAME_TILED, IST_FRAME_TILE, IST_FRAME_MERGING}};
+
 static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
     switch (part) {
     case IST_FRAME_ENCODER:
@@ -100,13 +102,18 @@ static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
         return &e->cleaning;
     case IST_FRAME_PACKING:
         return &e->packing;
+    case IST_FRAME_TILE:
+        return &e->detection;
+    case IST_FRAME_MERGING:
+        return &e->merging;
     default:
         return &e->plan;
     }
 }
 
 int ist_engine_plans(const ist_engine *e, ist_plan *plans[IST_PLANS_MAX]) {
-    ist_plan *const all[IST_PLANS_MAX] = {e->encoder, e->plan, e->selection, e->cleaning, e->packing};
+    ist_plan *const all[IST_PLANS_MAX] = {e->encoder,  e->detection, e->merging, e->plan,
+                                          e->selection, e->cleaning,  e->packing};
     int count = 0;
     for (int i = 0; i < IST_PLANS_MAX; i++)
         if (all[i]) plans[count++] = all[i];
@@ -128,7 +135,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .flip = flip};
     ist_status st = open_checkpoints(e, config, &c, err);
     if (!st) st = class_filter(e, config, &keep, err);
-    const frame_parts *parts = &parts_of[config->prompts];
+    const frame_parts *parts = config->tiles ? &tiled_parts : &parts_of[config->prompts];
     for (int i = 0; i < parts->count && !st; i++) {
         if (parts->part[i] == IST_FRAME_CLEANING && !e->everything.min_mask_region_area) continue;
         ist_plan **plan = plan_of(e, parts->part[i]);
@@ -149,6 +156,8 @@ int ist_engine_embeddings(const ist_engine *e) {
 
 /* What lies between the plans of a frame. */
 static ist_status create_between(ist_engine *e, ist_error *err) {
+    if (e->detection)
+        return ist_buffer_create(e->device, IST_TILED_WORDS * sizeof(uint32_t), "detections of tiles", &e->found, err);
     if (!e->encoder) return IST_OK;
     if (e->config.prompts == IST_PROMPTS_GIVEN) IST_TRY(ist_slot_create(e, &e->encoding, err));
     IST_TRY(ist_buffer_create(e->device, e->embedding_bytes * (size_t)ist_engine_embeddings(e), "embeddings",
@@ -240,6 +249,8 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
         ist_grids_of(&e->everything, &e->grids);
     }
     e->config.trust = NULL;
+    e->config.tiles = NULL;
+    if (config->tiles) e->tiles = *config->tiles;
     e->objects = config->max_objects * (config->multimask ? IST_MULTIMASKS : 1);
     if (!config->input_width || !config->input_height)
         e->config.input_width = e->config.input_height = config->input_size;
@@ -303,6 +314,8 @@ void ist_engine_close(ist_engine **engine) {
     ist_plan_close(&e->selection);
     ist_plan_close(&e->cleaning);
     ist_plan_close(&e->packing);
+    ist_plan_close(&e->detection);
+    ist_plan_close(&e->merging);
     ist_device_close(&e->device);
     for (int i = 0; e->class_names && i < e->classes; i++) free(e->class_names[i]);
     free(e->class_names);

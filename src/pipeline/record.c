@@ -374,6 +374,50 @@ static void record_packing(const frame *f) {
     node(f, IST_NODE_PACK, &pack);
 }
 
+/* ---- tiles ---- */
+
+enum { TILE_OBJECTS = 300 /* that a tile may have: all candidates */ };
+
+static void record_tile(const frame *f, const unsigned char *keep) {
+    frame tile = *f;
+    ist_config config = *f->config;
+    ist_detected raw;
+    config.max_objects = TILE_OBJECTS;
+    config.nms_iou = 0, config.nms_agnostic = 0; /* once, over all tiles */
+    tile.config = &config;
+    ist_tile_keep found = {
+        .label = "detections", .upload = f->upload, .found = f->found, .det = detect(&tile, keep, &raw)};
+    node(f, IST_NODE_TILE_KEEP, &found);
+}
+
+static void record_merging(const frame *f) {
+    ist_tile_merge merge = {.label = "detections of all tiles",
+                            .upload = f->upload,
+                            .found = f->found,
+                            .iou = f->config->nms_iou > 0 ? f->config->nms_iou : 0.5,
+                            .agnostic = f->config->nms_agnostic,
+                            .most = f->config->max_objects};
+    of_all(f, "detections");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_TILE_MERGE, &merge);
+}
+
+static void record_tiled(const frame *f) {
+    ist_tile_objects objects = {.label = "objects",
+                                .upload = f->upload,
+                                .found = f->found,
+                                .det = {.max_objects = f->config->max_objects}};
+    ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
+    of_all(f, "detections");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_TILE_OBJECTS, &objects);
+    pack.det = objects.det;
+    pack.match = match(f, &pack.det, (ist_detected){0});
+    of_all(f, "pack");
+    ist_graph_part(f->g);
+    node(f, IST_NODE_PACK, &pack);
+}
+
 /* ---- all of it ---- */
 
 static void record_frame(const frame *f, const unsigned char *keep) {
@@ -405,7 +449,9 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     f.pixels = ist_graph_external(f.g, IST_EXT_PIXELS, IST_ELEM_U8);
     f.packet = ist_graph_external(f.g, IST_EXT_PACKET, IST_ELEM_I32);
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
-    if (part != IST_FRAME_WHOLE) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
+    const bool tiled = part == IST_FRAME_TILE || part == IST_FRAME_MERGING || part == IST_FRAME_TILED;
+    if (tiled) f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
+    if (part != IST_FRAME_WHOLE && !tiled) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
     if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
         f.everything = &e->everything, f.grids = &e->grids;
         f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
@@ -429,6 +475,15 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
         break;
     case IST_FRAME_PACKING:
         record_packing(&f);
+        break;
+    case IST_FRAME_TILE:
+        record_tile(&f, keep);
+        break;
+    case IST_FRAME_MERGING:
+        record_merging(&f);
+        break;
+    case IST_FRAME_TILED:
+        record_tiled(&f);
         break;
     default:
         record_frame(&f, keep);

@@ -28,6 +28,7 @@ typedef struct upload_layout {
     size_t mask_words;  /* room for masks in the packet */
     size_t logit_words; /* and for low-resolution logits */
     ist_crops_layout *crops; /* of everything, filled in as far as crops go; else NULL */
+    ist_tile_layout tiles;   /* of tiles, filled in as far as ist_tiles_of does before the rest is laid out */
 } upload_layout;
 
 /* What is submitted: images or, in place of the pixels of the only one, its embedding. */
@@ -115,7 +116,8 @@ static size_t lay_out_prompts(const submission *b, size_t at, upload_layout *l) 
 /* Tables first: they stay where they are from frame to frame as long as the sizes do. Then targets and prompts, then
  * pixels. `s` is the slot that the batch goes to, or NULL. */
 static void lay_out(const ist_engine *e, const ist_slot *s, const submission *b, upload_layout *l) {
-    size_t at = IST_UP_HEADER + (size_t)(b->crops ? e->grids.crops : b->count) * IST_IM_WORDS;
+    int blocks = b->crops ? e->grids.crops : e->detection ? l->tiles.tiles : b->count;
+    size_t at = IST_UP_HEADER + (size_t)blocks * IST_IM_WORDS;
     l->store_words = l->mask_words = l->logit_words = 0;
     l->crops = b->crops;
     for (int i = 0; i < b->count; i++) {
@@ -125,6 +127,9 @@ static void lay_out(const ist_engine *e, const ist_slot *s, const submission *b,
     }
     if (l->crops)
         at = ist_crops_lay_out(&e->grids, e->config.segmenter_size, ist_device_alignment(e->device), at, l->crops);
+    if (e->detection)
+        at = ist_tiles_lay_out(&l->tiles, e->config.input_width, e->config.input_height, 0,
+                               ist_device_alignment(e->device), at);
     for (int i = 0; i < b->count; i++) {
         l->images[i].targets = at;
         at += (size_t)b->images[i].target_count * IST_TARGET_WORDS;
@@ -153,6 +158,7 @@ ist_status ist_slot_prepare(ist_engine *e, ist_slot *s, ist_error *err) {
     if (WIDTH * HEIGHT > e->config.max_pixels) return IST_OK;
     for (int i = 0; i < count; i++) images[i] = (ist_image){.width = WIDTH, .height = HEIGHT, .format = IST_RGB8};
     if (s->crops) IST_TRY(ist_crops_of(&e->everything, WIDTH, HEIGHT, s->crops->crops, err));
+    if (e->detection && ist_tiles_of(&e->tiles, WIDTH, HEIGHT, &layout.tiles, NULL)) return IST_OK;
     const submission b = {.images = images, .count = count, .decodes = decodes, .most = true, .crops = s->crops};
     lay_out(e, NULL, &b, &layout);
     s->mask_words = layout.mask_words;
@@ -306,6 +312,9 @@ static void fill_upload(const ist_engine *e, ist_slot *s, const submission *b, c
         s->automatic[i] = fill_window(e, m, &block, &s->frames[i]);
         ist_upload_image(up, i, &block);
         if (l->crops) ist_crops_fill(up, &e->grids, l->crops, &block, e->config.resize_order, tables);
+        if (e->detection)
+            ist_tiles_fill(up, &l->tiles, &block, e->config.input_width, e->config.input_height, e->config.resize_order,
+                           e->tiles.whole, tables);
         fill_targets(up + o->targets, m);
         if (m->pixels) copy_pixels(e, (unsigned char *)up + o->pixel_byte, m, o->row_bytes, hurry);
     }
@@ -331,10 +340,42 @@ static unsigned left_out(const submission *b) {
     return out;
 }
 
+/* The detector on a tile, by an upload of its own within the upload; 0: on the whole image. */
+static ist_status enqueue_tile(ist_engine *e, const ist_slot *s, int tile, ist_frame_scope scope, ist_error *err) {
+    const ist_tile_layout *l = &s->tiles;
+    const size_t at = tile ? l->at + (size_t)(tile - 1) * l->step : 0;
+    cl_mem upload = NULL;
+    ist_status st = IST_OK;
+    if (tile) /* with the tables behind all of them */
+        st = ist_buffer_sub(e->device, s->upload, at * sizeof(uint32_t), (l->end - at) * sizeof(uint32_t),
+                            "upload of a tile", &upload, err);
+    if (!st) st = ist_plan_bind(e->detection, IST_EXT_UPLOAD, tile ? upload : s->upload, err);
+    if (!st) st = ist_plan_replay_for(e->detection, scope, err);
+    ist_plan_unbind(e->detection, upload); /* commands in the queue keep it */
+    ist_buffer_release(e->device, &upload);
+    return st;
+}
+
+/* Tile by tile, then what stays of all, then the packet. */
+static ist_status enqueue_tiles(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
+    ist_plan *const plans[] = {e->detection, e->merging, e->plan};
+    for (int i = 0; i < 3; i++) {
+        IST_TRY(ist_plan_bind(plans[i], IST_EXT_FOUND, e->found, err));
+        IST_TRY(ist_plan_bind(plans[i], IST_EXT_UPLOAD, s->upload, err));
+    }
+    IST_TRY(ist_plan_bind(e->detection, IST_EXT_PIXELS, pixels, err));
+    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
+    for (int i = e->tiles.whole || s->tiles.tiles == 1 ? 0 : 1; i < s->tiles.tiles; i++)
+        IST_TRY(enqueue_tile(e, s, i, scope, err));
+    IST_TRY(ist_plan_replay_for(e->merging, scope, err));
+    return ist_plan_replay_for(e->plan, scope, err);
+}
+
 static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b, ist_frame_scope scope, ist_error *err) {
     cl_mem pixels = b->images[0].cl_buffer ? (cl_mem)b->images[0].cl_buffer : s->upload;
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;
     if (b->crops) return ist_everything_enqueue(e, s, pixels, scope, err);
+    if (e->detection) return enqueue_tiles(e, s, pixels, scope, err);
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     if (e->encoder)
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, embedding, err));
@@ -424,6 +465,8 @@ static void undo(ist_engine *e, ist_slot *s) {
 static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     double start = ist_clock_ms();
     ist_crops_layout crops = {.grid = 0};
+    ist_tile_layout tiles = {.tiles = 0};
+    if (e->detection) IST_TRY(ist_tiles_of(&e->tiles, b->images[0].width, b->images[0].height, &tiles, err));
     if (e->selection)
         IST_TRY(ist_crops_of(&e->everything, b->images[0].width, b->images[0].height, crops.crops, err));
     ist_error own = {0};
@@ -435,7 +478,9 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     }
     upload_layout layout;
     if (e->selection) *(b->crops = s->crops) = crops;
+    layout.tiles = tiles;
     lay_out(e, s, b, &layout);
+    s->tiles = layout.tiles;
     s->counts = (ist_transfers){0};
     s->sequence = ++e->sequence;
     s->count = b->count;
@@ -456,7 +501,10 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
         fill_upload(e, s, b, &layout, reset, idle);
         st = enqueue_frame(e, s, b, layout.bytes, reset, err);
         if (b->images[0].cl_buffer) /* may be gone before the next frame */
-            ist_plan_unbind(e->encoder ? e->encoder : e->plan, b->images[0].cl_buffer);
+            ist_plan_unbind(e->encoder     ? e->encoder
+                            : e->detection ? e->detection
+                                           : e->plan,
+                            b->images[0].cl_buffer);
         if (st) undo(e, s);
     }
     if (!st) e->track_half = !e->track_half;

@@ -1,0 +1,212 @@
+/* Images in tiles through the whole frame: what comes back is, bit for bit, what the scalar reference makes of an
+ * engine's detections in each tile by itself; a mosaic of the frames that ship gives what the frames give. */
+#include "io/image.h"
+#include "ref_tiles.h"
+#include "support/engines.h"
+
+#include <criterion/criterion.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 300, ALL = 7000, TILES = 40, CAPACITY = 4096 };
+
+static ist_error err;
+
+static ist_config small_config(void) {
+    ist_config c = engines_config("n", false);
+    c.input_size = 256;
+    c.conf = 0;
+    c.max_objects = MOST;
+    return c;
+}
+
+/* Where tiles are; the first is the whole image. */
+static int cut(int w, int h, int tile_w, int tile_h, int step_x, int step_y, ref_tile *tiles) {
+    int count = 1;
+    tiles[0] = (ref_tile){0, 0, w, h};
+    for (int y = 0, last = 0; !last; y += step_y) {
+        last = y + tile_h >= h;
+        for (int x = 0, end = 0; !end; x += step_x) {
+            end = x + tile_w >= w;
+            tiles[count++] = (ref_tile){end ? w - tile_w : x, last ? h - tile_h : y, tile_w, tile_h};
+        }
+    }
+    return count;
+}
+
+/* What an engine without tiles finds in each of them; how many. */
+static int look(ist_engine *e, const ist_image *image, const ref_tile *tiles, int first, int count,
+                ref_detection *all) {
+    int found = 0;
+    size_t stride = (size_t)image->width * 3;
+    for (int t = first; t < count; t++) {
+        ist_image m = {.width = tiles[t].width, .height = tiles[t].height, .format = IST_RGB8, .stride = stride};
+        m.pixels = (const uint8_t *)image->pixels + (size_t)tiles[t].y * stride + 3 * (size_t)tiles[t].x;
+        const ist_result *r = engines_run(e, &m, 1);
+        for (int i = 0; i < r->frames[0].object_count; i++) {
+            const ist_object *o = &r->frames[0].objects[i];
+            ref_detection *d = &all[found++];
+            *d = (ref_detection){o->label, o->query, t, o->score, {0}};
+            for (int k = 0; k < 4; k++) d->box[k] = o->box[k] + (float)(k % 2 ? tiles[t].y : tiles[t].x);
+        }
+        ist_release(e, &r);
+    }
+    return found;
+}
+
+/* Against the reference; how many stay. */
+static int check(const ist_config *config, const ist_tiles *parameters, const ist_image *image, const ref_tile *tiles,
+                 int first, int count) {
+    static ref_detection all[ALL];
+    static int stay[ALL];
+    ist_config plain = *config, tiled = *config;
+    plain.nms_iou = 0, plain.nms_agnostic = 0, plain.max_objects = MOST;
+    tiled.tiles = parameters;
+    ist_engine *e = engines_open(&plain);
+    int found = look(e, image, tiles, first, count, all), taken = found < CAPACITY ? found : CAPACITY;
+    ist_close(&e);
+    int left = ref_tiles_stay(all, taken, tiles, image->width, image->height,
+                              config->nms_iou > 0 ? config->nms_iou : 0.5, config->nms_agnostic, stay);
+    int want = left < config->max_objects ? left : config->max_objects;
+    e = engines_open(&tiled);
+    for (int turn = 0; turn < 2; turn++) { /* what was found in the image before is forgotten */
+        const ist_result *r = engines_run(e, image, 1);
+        const ist_frame *f = &r->frames[0];
+        cr_expect(r->transfers.writes == 1 && r->transfers.reads == 1 && r->transfers.waits <= 1);
+        cr_assert(f->object_count == want && f->dropped == found - taken + left - want,
+                  "%d objects and %d dropped, not %d and %d of %d", f->object_count, f->dropped, want,
+                  found - taken + left - want, found);
+        for (int i = 0; i < want; i++) {
+            const ist_object *o = &f->objects[i];
+            const ref_detection *d = &all[stay[i]];
+            cr_assert(o->label == d->label && o->score == d->score && o->query == d->query,
+                      "object %d is %d with %.9g, not %d with %.9g of tile %d", i, o->label, o->score, d->label,
+                      d->score, d->tile);
+            cr_assert_arr_eq(o->box, d->box, sizeof d->box);
+            cr_assert(o->match == -1 && !o->mask.columns);
+        }
+        ist_release(e, &r);
+    }
+    ist_close(&e);
+    return left;
+}
+
+Test(pipeline_tiles, as_the_reference) {
+    ref_tile tiles[TILES];
+    ist_config c = small_config();
+    ist_tiles p = ist_tiles_default();
+    ist_image m = engines_image(400, 300, 5);
+    p.width = 200, p.height = 250;
+    int count = cut(400, 300, 200, 250, 160, 200, tiles); /* a fifth of each side */
+    cr_assert_eq(count, 1 + 3 * 2);
+    c.conf = 0.02f;
+    check(&c, &p, &m, tiles, 0, count);
+    c.nms_iou = 0.3, c.nms_agnostic = 1, c.max_objects = 5;
+    p.whole = 0, p.overlap = 30;
+    count = cut(400, 300, 200, 250, 170, 220, tiles);
+    check(&c, &p, &m, tiles, 1, count);
+    free((void *)m.pixels);
+}
+
+/* More detections than there is room for: those of the last tiles are dropped, and counted. */
+Test(pipeline_tiles, more_than_there_is_room_for) {
+    if (engines_lack_cpu()) return;
+    ref_tile tiles[TILES];
+    ist_config c = small_config();
+    ist_tiles p = ist_tiles_default();
+    ist_image m = engines_image(160, 120, 6);
+    p.width = p.height = 40, p.overlap = 0;
+    int count = cut(160, 120, 40, 40, 40, 40, tiles);
+    cr_assert_eq(count, 13);
+    p.overlap = 8;
+    count = cut(160, 120, 40, 40, 32, 32, tiles);
+    cr_assert_geq(count * 300, CAPACITY + 300);
+    check(&c, &p, &m, tiles, 0, count);
+    free((void *)m.pixels);
+}
+
+/* An image that is no larger than a tile is taken as ever. */
+Test(pipeline_tiles, small_images) {
+    ist_config c = small_config(), plain = small_config();
+    ist_tiles p = ist_tiles_default();
+    c.conf = plain.conf = 0.02f, plain.nms_iou = 0.5;
+    c.max_objects = plain.max_objects = 20;
+    ist_image m = engines_image(90, 120, 7);
+    for (p.whole = 0; p.whole < 2; p.whole++) {
+        p.width = p.height = 120;
+        c.tiles = &p;
+        ist_engine *e = engines_open(&c), *other = engines_open(&plain);
+        const ist_result *a = engines_run(e, &m, 1), *b = engines_run(other, &m, 1);
+        cr_assert_gt(a->frames[0].object_count, 0);
+        engines_same(&a->frames[0], &b->frames[0]);
+        ist_release(e, &a), ist_release(other, &b);
+        ist_close(&e), ist_close(&other);
+    }
+    free((void *)m.pixels);
+}
+
+/* Four frames of 400 x 400 side by side: in tiles that are the frames, what they give one by one; without, less. */
+Test(pipeline_tiles, mosaic) {
+    enum { SIDE = 400, ACROSS = 4, ROW = SIDE * ACROSS * 3 };
+    static uint8_t pixels[SIDE * ROW];
+    ist_config c = ist_config_default();
+    ist_tiles p = ist_tiles_default();
+    ref_tile tiles[TILES];
+    c.detector = IST_SOURCE_DIR "/weights/dfine_n_demo.safetensors";
+    c.precision = IST_PRECISION_FP32;
+    for (int k = 0; k < ACROSS; k++) {
+        char path[200];
+        ist_bitmap frame, rgb;
+        snprintf(path, sizeof path, IST_SOURCE_DIR "/weights/demo/frame-%03d.png", 9 + k);
+        cr_assert_eq(ist_bitmap_read(path, IST_MAX_PIXELS, &frame, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_bitmap_as_rgb(&frame, 0, 0, &rgb, &err), IST_OK, "%s", err.text);
+        cr_assert(rgb.width == SIDE && rgb.height == SIDE);
+        for (int y = 0; y < SIDE; y++)
+            memcpy(pixels + y * ROW + 3 * SIDE * k, (uint8_t *)rgb.pixels + y * 3 * SIDE, 3 * SIDE);
+        ist_bitmap_free(&frame), ist_bitmap_free(&rgb);
+    }
+    const ist_image m = {.width = SIDE * ACROSS, .height = SIDE, .format = IST_RGB8, .pixels = pixels};
+    p.width = p.height = SIDE, p.overlap = 0, p.whole = 0;
+    int count = cut(SIDE * ACROSS, SIDE, SIDE, SIDE, SIDE, SIDE, tiles);
+    int found = check(&c, &p, &m, tiles, 1, count);
+    cr_expect_geq(found, ACROSS);
+    ist_engine *e = engines_open(&c);
+    const ist_result *r = engines_run(e, &m, 1);
+    cr_expect_lt(r->frames[0].object_count, found, "%d without tiles", r->frames[0].object_count);
+    ist_release(e, &r);
+    ist_close(&e);
+}
+
+Test(pipeline_tiles, refused) {
+    ist_config c = small_config();
+    ist_tiles p = ist_tiles_default();
+    ist_engine *e = NULL;
+    c.tiles = &p;
+#define BAD(change, want)                                                                                              \
+    do {                                                                                                               \
+        p = ist_tiles_default();                                                                                       \
+        change;                                                                                                        \
+        cr_assert_eq(ist_open(&c, &e, &err), IST_E_ARGUMENT);                                                          \
+        cr_expect(strstr(err.text, want), "%s", err.text);                                                             \
+    } while (0)
+    BAD(p.width = 31, "config.tiles are of 31 x 640 pixels, want 32 to 65536 on a side");
+    BAD(p.overlap = 321, "tiles.overlap is 321, want at most 320, half of a tile's shorter side");
+    BAD(p.overlap = -2, "tiles.overlap is -2");
+    BAD(p.whole = 2, "tiles.whole is 2");
+    BAD(p.struct_size = 3, "config.tiles: start from ist_tiles_default()");
+    BAD(c.batch = 2, "config.tiles need a detector, no segmenter, a batch of 1");
+    c.batch = 1;
+    BAD(c.window = IST_WINDOW_AUTO, "automatic windows");
+#undef BAD
+    c.window = IST_WINDOW_NONE;
+    p = ist_tiles_default();
+    p.width = p.height = 32, p.overlap = 16;
+    e = engines_open(&c);
+    ist_image m = engines_image(1024, 600, 1);
+    cr_assert_eq(ist_submit(e, &m, 1, &err), IST_E_LIMIT);
+    cr_expect_str_eq(err.text, "1024 x 600 pixels are 2332 tiles of 32 x 32 with the whole, at most 1024", "%s",
+                     err.text);
+    ist_close(&e);
+    free((void *)m.pixels);
+}
