@@ -47,7 +47,7 @@
     X(TILE, 0, "tile", "WxH[+OVERLAP]",                                                                                \
       "large images: detect in tiles of W x H pixels, which overlap by a fifth of\n"                                   \
       "each side or OVERLAP pixels, and in the whole; what is found twice goes by\n"                                   \
-      "--nms (0.5); needs --no-masks")
+      "--nms (0.5), masks are made in an object's tile")
 
 #define RESUME_OPTIONS(X)                                                                                              \
     X(RESUME, 0, "resume", NULL, "keep what an earlier run with the same options has written")                         \

@@ -27,7 +27,6 @@ int predict_parse_tile(const char *text, predict_options *o) {
 
 int predict_check_tile(const predict_options *o) {
     if (!o->tiled) return CLI_SUCCESS;
-    if (o->masks) return cli_usage(o->command, "--tile finds boxes: give --no-masks");
     if (o->no_detector) return cli_usage(o->command, "--tile and --no-detector exclude each other");
     if (o->batch != 1)
         return cli_usage(o->command, "--tile and --batch exclude each other: a batch is one image's tiles");

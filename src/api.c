@@ -121,11 +121,11 @@ static ist_status complete_tiles(ist_config *c, ist_tiles *full, ist_error *err)
     memcpy(full, given, given->struct_size);
     c->tiles = full;
     IST_TRY(ist_tiles_check(full, err));
-    if (c->detector && !c->segmenter && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS && !c->trust &&
+    if (c->detector && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS && !c->trust &&
         c->window != IST_WINDOW_AUTO && c->match != IST_MATCH_TARGETS_SET)
         return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT,
-                    "config.tiles need a detector, no segmenter, a batch of 1, and neither trust, automatic windows nor "
+                    "config.tiles need a detector, a batch of 1, and neither trust, automatic windows nor "
                     "IST_MATCH_TARGETS_SET");
 }
 

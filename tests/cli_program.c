@@ -100,7 +100,6 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+"), 2, NULL, "--tile: '640x480+'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+9x"), 2, NULL, "--tile: '640x480+9x'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "31x640"), 2, NULL, "--tile: '31x640'");
-    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x640"), 2, NULL, "--tile finds boxes: give --no-masks");
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640x640", "--batch", "2"), 2, NULL,
            "--tile and --batch exclude each other");
     expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640x640", "--window", "auto"), 2, NULL,

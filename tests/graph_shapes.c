@@ -383,7 +383,7 @@ static const shape_case frame[] = {
     REFUSES(TILE_KEEP, tile_keep, ARGUMENT, "l: objects of 2 tiles at a time", .found = I(1, 1, 1, 1), DET(2, 5)),
     MAKES(TILE_MERGE, tile_merge, "", .found = I(1, 1, 1, 1), .iou = 0.5, .most = 9),
     REFUSES(TILE_MERGE, tile_merge, ARGUMENT, "l: 9 objects of tiles with an IoU of 0", .found = I(1, 1, 1, 1), .most = 9),
-    MAKES(TILE_OBJECTS, tile_objects, "i[1,1,7,1] i[1,1,7,2] i[1,1,7,8] i[1,1,1,4] i[1,1,1,1] i[1,1,7,1] f[7,1,1,4]",
+    MAKES(TILE_OBJECTS, tile_objects, "i[1,1,7,1] i[1,1,7,1] i[1,1,7,2] i[1,1,7,8] i[1,1,1,4] i[1,1,1,1] i[1,1,7,1] f[7,1,1,4]",
           .found = I(1, 1, 1, 1), .det = {.max_objects = 7}),
     REFUSES(TILE_OBJECTS, tile_objects, ARGUMENT, "l: 0 objects of tiles", .found = I(1, 1, 1, 1)),
     MAKES(GRID_POINTS, grid_points, "f[7,1,2,2] i[7,1,2,1] i[1,1,7,1] i[1,1,1,1] i[1,1,5,2]", .prompts = 7, .crops = 5),

@@ -5,6 +5,8 @@
 #include "support/engines.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,15 +148,13 @@ Test(pipeline_tiles, small_images) {
     free((void *)m.pixels);
 }
 
-/* Four frames of 400 x 400 side by side: in tiles that are the frames, what they give one by one; without, less. */
-Test(pipeline_tiles, mosaic) {
-    enum { SIDE = 400, ACROSS = 4, ROW = SIDE * ACROSS * 3 };
+/* ---- the frames that ship ---- */
+
+enum { SIDE = 400, ACROSS = 4, ROW = SIDE * ACROSS * 3 };
+
+/* Four frames of 400 x 400 side by side. */
+static ist_image mosaic(void) {
     static uint8_t pixels[SIDE * ROW];
-    ist_config c = ist_config_default();
-    ist_tiles p = ist_tiles_default();
-    ref_tile tiles[TILES];
-    c.detector = IST_SOURCE_DIR "/weights/dfine_n_demo.safetensors";
-    c.precision = IST_PRECISION_FP32;
     for (int k = 0; k < ACROSS; k++) {
         char path[200];
         ist_bitmap frame, rgb;
@@ -166,8 +166,28 @@ Test(pipeline_tiles, mosaic) {
             memcpy(pixels + y * ROW + 3 * SIDE * k, (uint8_t *)rgb.pixels + y * 3 * SIDE, 3 * SIDE);
         ist_bitmap_free(&frame), ist_bitmap_free(&rgb);
     }
-    const ist_image m = {.width = SIDE * ACROSS, .height = SIDE, .format = IST_RGB8, .pixels = pixels};
+    return (ist_image){.width = SIDE * ACROSS, .height = SIDE, .format = IST_RGB8, .pixels = pixels};
+}
+
+static ist_config demo_config(void) {
+    ist_config c = ist_config_default();
+    c.detector = IST_SOURCE_DIR "/weights/dfine_n_demo.safetensors";
+    c.precision = IST_PRECISION_FP32;
+    return c;
+}
+
+static ist_tiles frame_tiles(void) {
+    ist_tiles p = ist_tiles_default();
     p.width = p.height = SIDE, p.overlap = 0, p.whole = 0;
+    return p;
+}
+
+/* In tiles that are the frames, what they give one by one; without, less. */
+Test(pipeline_tiles, mosaic) {
+    ref_tile tiles[TILES];
+    ist_config c = demo_config();
+    const ist_tiles p = frame_tiles();
+    const ist_image m = mosaic();
     int count = cut(SIDE * ACROSS, SIDE, SIDE, SIDE, SIDE, SIDE, tiles);
     int found = check(&c, &p, &m, tiles, 1, count);
     cr_expect_geq(found, ACROSS);
@@ -176,6 +196,60 @@ Test(pipeline_tiles, mosaic) {
     cr_expect_lt(r->frames[0].object_count, found, "%d without tiles", r->frames[0].object_count);
     ist_release(e, &r);
     ist_close(&e);
+}
+
+static bool mask_bit(const ist_mask *m, int x, int y) {
+    if (x < m->x0 || x >= m->x0 + m->columns || y < m->y0 || y >= m->y0 + 32 * m->words) return false;
+    return m->bits[(x - m->x0) * m->words + (y - m->y0) / 32] >> (y - m->y0) % 32 & 1;
+}
+
+/* Pixels in which the object's mask is not that of `of` in the frame whose left edge is at `left`. */
+static int difference(const ist_object *o, const ist_object *of, int left) {
+    int differ = 0;
+    for (int y = 0; y < SIDE; y++)
+        for (int x = 0; x < SIDE * ACROSS; x++)
+            differ += mask_bit(&o->mask, x, y) != (x >= left && mask_bit(&of->mask, x - left, y));
+    return differ;
+}
+
+/* Masks are those that the frames have; prompts lose a bit on their way through the image's coordinates. */
+Test(pipeline_tiles, masks) {
+    ist_config c = demo_config();
+    const ist_tiles p = frame_tiles();
+    const ist_image m = mosaic();
+    c.segmenter = IST_SOURCE_DIR "/weights/mobile_sam_demo.safetensors";
+    c.segmenter_size = 256;
+    c.nms_iou = 0.5;
+    ist_engine *single = engines_open(&c);
+    c.tiles = &p;
+    ist_engine *e = engines_open(&c);
+    const ist_result *r = engines_run(e, &m, 1);
+    const ist_frame *f = &r->frames[0];
+    int seen = 0;
+    cr_expect(r->transfers.writes == 1 && r->transfers.reads == 1 && r->transfers.waits <= 1);
+    for (int k = 0; k < ACROSS; k++) {
+        const ist_image frame = {.width = SIDE,
+                                 .height = SIDE,
+                                 .format = IST_RGB8,
+                                 .stride = ROW,
+                                 .pixels = (const uint8_t *)m.pixels + 3 * SIDE * k};
+        const ist_result *own = engines_run(single, &frame, 1);
+        for (int i = 0; i < f->object_count; i++)
+            for (int j = 0; j < own->frames[0].object_count; j++) {
+                const ist_object *o = &f->objects[i], *of = &own->frames[0].objects[j];
+                if (o->score != of->score || o->query != of->query) continue;
+                seen++;
+                cr_expect(of->area > 50 && abs(o->area - of->area) * 100 <= of->area, "%d and %d pixels", o->area,
+                          of->area);
+                cr_expect_leq(difference(o, of, SIDE * k) * 100, of->area, "frame %d: %d of %d pixels differ", k,
+                              difference(o, of, SIDE * k), of->area);
+                cr_expect(o->mask_score > 0 && fabsf(o->mask_score - of->mask_score) < 1e-2f);
+            }
+        ist_release(single, &own);
+    }
+    cr_expect(seen == f->object_count && seen >= ACROSS, "%d of %d", seen, f->object_count);
+    ist_release(e, &r);
+    ist_close(&e), ist_close(&single);
 }
 
 Test(pipeline_tiles, refused) {
@@ -195,7 +269,7 @@ Test(pipeline_tiles, refused) {
     BAD(p.overlap = -2, "tiles.overlap is -2");
     BAD(p.whole = 2, "tiles.whole is 2");
     BAD(p.struct_size = 3, "config.tiles: start from ist_tiles_default()");
-    BAD(c.batch = 2, "config.tiles need a detector, no segmenter, a batch of 1");
+    BAD(c.batch = 2, "config.tiles need a detector, a batch of 1");
     c.batch = 1;
     BAD(c.window = IST_WINDOW_AUTO, "automatic windows");
 #undef BAD

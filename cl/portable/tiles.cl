@@ -97,14 +97,16 @@ tile_stay(__global int *found, __global uint *upload, __global int *work, __glob
     found[TL_KEPT] = stay;
 }
 
-/* Work-item k: object k of the image. boxes [k, 4] in the input that the segmenter has of its tile, tile_of [k], picks
- * [k, 2]: k, k; all zeros from total on. */
+/* Work-item k: object k of the image. boxes [k, 4] in the input that the segmenter has of its tile, tile_of [k], both
+ * zeros from total on; own [k] and picks [k, 2] are k. */
 __kernel void tile_objects(__global int *objects, __global int *counts, __global int *total, __global int *image_of,
-                           __global float *boxes, __global int *tile_of, __global int *picks, __global const int *found,
+                           __global float *boxes, __global int *tile_of, __global int *own, __global int *picks,
+                           __global const int *found,
                            __global const uint *upload) {
     const int k = (int)get_global_id(0), most = (int)get_global_size(0), stay = found[TL_KEPT], count = min(stay, most);
     image_of[k] = 0;
     tile_of[k] = 0;
+    own[k] = k;
     vstore2((int2)(k), k, picks);
     vstore4((float4)(0.0f), k, boxes);
     if (k == 0) {

@@ -170,6 +170,7 @@ static const ist_field tile_merge[] = {TEXT(ist_tile_merge, label), IN(ist_tile_
                                        IN(ist_tile_merge, found), END};
 static const ist_field tile_objects[] = {TEXT(ist_tile_objects, label), IN(ist_tile_objects, upload),
                                          IN(ist_tile_objects, found), OUT(ist_tile_objects, tile_of),
+                                         OUT(ist_tile_objects, own),
                                          OUT(ist_tile_objects, picks), DETECTIONS(OUT, ist_tile_objects), END};
 
 const ist_kind *ist_kind_of(ist_node_kind kind) {

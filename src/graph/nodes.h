@@ -748,10 +748,10 @@ typedef struct ist_tile_merge {
 } ist_tile_merge;
 
 /* TILE_OBJECTS: the first max_objects of those that stay as objects of one image; boxes in the segmenter's input of the
- * tile tile_of I32 [1,1,P,1]; picks I32 [1,1,P,2] as MASKS takes them: each its own. */
+ * tile tile_of I32 [1,1,P,1]; own I32 [1,1,P,1] and picks I32 [1,1,P,2] as MASKS takes them name each object itself. */
 typedef struct ist_tile_objects {
     const char *label;
-    ist_tensor upload, found, tile_of, picks;
+    ist_tensor upload, found, tile_of, own, picks;
     ist_detections det; /* max_objects is given */
 } ist_tile_objects;
 

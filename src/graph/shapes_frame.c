@@ -209,7 +209,7 @@ ist_status ist_infer_tile_objects(void *node, ist_error *err) {
     if (!ist_has(q->found) || most < 1) return ist_fail(err, IST_E_ARGUMENT, "%s: %d objects of tiles", q->label, most);
     q->det.batch = 1;
     infer_detections(&q->det);
-    q->tile_of = extents(1, 1, most, 1, IST_ELEM_I32);
+    q->tile_of = q->own = extents(1, 1, most, 1, IST_ELEM_I32);
     q->picks = extents(1, 1, most, 2, IST_ELEM_I32);
     return IST_OK;
 }

@@ -115,6 +115,7 @@ struct ist_engine {
     size_t regions_bytes;
     cl_mem embedding;       /* of the batch that is submitted with images, or of all crops */
     size_t embedding_bytes; /* of an image */
+    int tile_embeddings;    /* of tiles: how many `embedding` has room for */
     ist_slot encoding;      /* upload of what ist_encode is given; nothing else of it is used */
     ist_embedding *embeddings;
     int embedding_count;

@@ -90,7 +90,7 @@ static const frame_parts parts_of[] = {
     [IST_PROMPTS_EVERYTHING] = {
         5, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING, IST_FRAME_CLEANING}}};
 
-static const frame_parts tiled_parts = {3, {IST_FRAME_TILED, IST_FRAME_TILE, IST_FRAME_MERGING}};
+static const frame_parts tiled_parts = {4, {IST_FRAME_TILED, IST_FRAME_TILE, IST_FRAME_MERGING, IST_FRAME_ENCODER}};
 
 static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
     switch (part) {
@@ -138,6 +138,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     const frame_parts *parts = config->tiles ? &tiled_parts : &parts_of[config->prompts];
     for (int i = 0; i < parts->count && !st; i++) {
         if (parts->part[i] == IST_FRAME_CLEANING && !e->everything.min_mask_region_area) continue;
+        if (parts->part[i] == IST_FRAME_ENCODER && !e->has_masks) continue;
         ist_plan **plan = plan_of(e, parts->part[i]);
         st = ist_plan_begin(e->device, &options, plan, err);
         if (!st) st = ist_frame_record(e, *plan, parts->part[i], &c, keep, options.taps, err);
@@ -198,7 +199,8 @@ ist_status ist_precision_choose(const ist_device *device, ist_precision *precisi
 static ist_status choose_overlap(ist_engine *e, const ist_config *config, ist_error *err) {
     enum { UNITS = 64 };
     const ist_device_info *facts = ist_device_facts(e->device);
-    bool two = config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS;
+    bool two =
+        config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS && !config->tiles;
     bool large = facts->type == IST_DEVICE_GPU && facts->compute_units >= UNITS;
     bool on =
         e->config.overlap == IST_OVERLAP_ON || (e->config.overlap == IST_OVERLAP_AUTO && large && !config->cl_queue);

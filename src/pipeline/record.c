@@ -402,6 +402,40 @@ static void record_merging(const frame *f) {
     node(f, IST_NODE_TILE_MERGE, &merge);
 }
 
+/* Masks, each from the embedding of its object's tile: a copy for each object, since decoders have memory for what they
+ * make of every embedding. */
+static void segment_tiles(const frame *f, const ist_tile_objects *objects, ist_pack *pack) {
+    const ist_net net = {f->g, f->c->segmenter};
+    const ist_segmenter_model *model = ist_segmenter_of(f->c->segmenter_info.kind);
+    ist_tensor all = embeddings(f), corners = objects->det.boxes; /* as segment has it */
+    const int grid = all.h;
+    corners.w = corners.c = corners.ld = 2;
+    ist_graph_part(f->g);
+    ist_graph_limit(f->g, objects->det.total);
+    ist_graph_stage(f->g, "segmenter_decoder");
+    ist_expand each = {.label = "embeddings of objects",
+                       .x = ist_view(all, IST_TILES_MAX, 1, grid * grid),
+                       .map = objects->tile_of};
+    ist_tensor embedding = node(f, IST_NODE_EXPAND, &each);
+    ist_prompted in = {.embedding = ist_view(embedding, embedding.n, grid, grid), .image_of = objects->own};
+    in.sparse = model->boxes(&net, corners, f->side, true);
+    ist_prompt_masks out = model->decode(&net, &in, false);
+    of_all(f, "masks");
+    ist_graph_part(f->g);
+    ist_masks masks = {.label = "masks",
+                       .logits = out.low_res,
+                       .upload = f->upload,
+                       .store = f->store,
+                       .picks = objects->picks,
+                       .det = objects->det,
+                       .side = f->side,
+                       .offset = 1};
+    masks.det.image_of = objects->tile_of;
+    pack->stats = node(f, IST_NODE_MASKS, &masks);
+    pack->score = out.iou;
+    pack->store = f->store;
+}
+
 static void record_tiled(const frame *f) {
     ist_tile_objects objects = {.label = "objects",
                                 .upload = f->upload,
@@ -413,6 +447,7 @@ static void record_tiled(const frame *f) {
     node(f, IST_NODE_TILE_OBJECTS, &objects);
     pack.det = objects.det;
     pack.match = match(f, &pack.det, (ist_detected){0});
+    if (f->masks) segment_tiles(f, &objects, &pack);
     of_all(f, "pack");
     ist_graph_part(f->g);
     node(f, IST_NODE_PACK, &pack);
@@ -451,7 +486,7 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
     const bool tiled = part == IST_FRAME_TILE || part == IST_FRAME_MERGING || part == IST_FRAME_TILED;
     if (tiled) f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
-    if (part != IST_FRAME_WHOLE && !tiled) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
+    if (part != IST_FRAME_WHOLE && (part == IST_FRAME_TILED || !tiled)) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
     if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
         f.everything = &e->everything, f.grids = &e->grids;
         f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);

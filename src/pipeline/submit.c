@@ -128,8 +128,8 @@ static void lay_out(const ist_engine *e, const ist_slot *s, const submission *b,
     if (l->crops)
         at = ist_crops_lay_out(&e->grids, e->config.segmenter_size, ist_device_alignment(e->device), at, l->crops);
     if (e->detection)
-        at = ist_tiles_lay_out(&l->tiles, e->config.input_width, e->config.input_height, 0,
-                               ist_device_alignment(e->device), at);
+        at = ist_tiles_lay_out(&l->tiles, e->config.input_width, e->config.input_height,
+                               e->has_masks ? e->config.segmenter_size : 0, ist_device_alignment(e->device), at);
     for (int i = 0; i < b->count; i++) {
         l->images[i].targets = at;
         at += (size_t)b->images[i].target_count * IST_TARGET_WORDS;
@@ -340,34 +340,57 @@ static unsigned left_out(const submission *b) {
     return out;
 }
 
-/* The detector on a tile, by an upload of its own within the upload; 0: on the whole image. */
-static ist_status enqueue_tile(ist_engine *e, const ist_slot *s, int tile, ist_frame_scope scope, ist_error *err) {
+/* A plan on a tile, by an upload of its own within the upload; 0: on the whole image. With an embedding it goes there. */
+static ist_status enqueue_tile(ist_engine *e, ist_plan *plan, const ist_slot *s, int tile, ist_frame_scope scope,
+                               ist_error *err) {
     const ist_tile_layout *l = &s->tiles;
     const size_t at = tile ? l->at + (size_t)(tile - 1) * l->step : 0;
-    cl_mem upload = NULL;
+    cl_mem upload = NULL, embedding = NULL;
     ist_status st = IST_OK;
     if (tile) /* with the tables behind all of them */
         st = ist_buffer_sub(e->device, s->upload, at * sizeof(uint32_t), (l->end - at) * sizeof(uint32_t),
                             "upload of a tile", &upload, err);
-    if (!st) st = ist_plan_bind(e->detection, IST_EXT_UPLOAD, tile ? upload : s->upload, err);
-    if (!st) st = ist_plan_replay_for(e->detection, scope, err);
-    ist_plan_unbind(e->detection, upload); /* commands in the queue keep it */
+    if (!st && plan == e->encoder)
+        st = ist_buffer_sub(e->device, e->embedding, e->embedding_bytes * (size_t)tile, e->embedding_bytes,
+                            "embedding of a tile", &embedding, err);
+    if (!st) st = ist_plan_bind(plan, IST_EXT_UPLOAD, tile ? upload : s->upload, err);
+    if (!st && embedding) st = ist_plan_bind(plan, IST_EXT_EMBEDDING, embedding, err);
+    if (!st) st = ist_plan_replay_for(plan, scope, err);
+    ist_plan_unbind(plan, upload); /* commands in the queue keep them */
+    ist_plan_unbind(plan, embedding);
     ist_buffer_release(e->device, &upload);
+    ist_buffer_release(e->device, &embedding);
     return st;
 }
 
-/* Tile by tile, then what stays of all, then the packet. */
+static ist_status reserve_embeddings(ist_engine *e, int tiles, ist_error *err) {
+    if (!e->detection || !e->encoder || tiles <= e->tile_embeddings) return IST_OK;
+    e->tile_embeddings = 0;
+    ist_plan_unbind(e->plan, e->embedding);
+    ist_buffer_release(e->device, &e->embedding);
+    IST_TRY(ist_buffer_create(e->device, e->embedding_bytes * (size_t)tiles, "embeddings of tiles", &e->embedding, err));
+    e->tile_embeddings = tiles;
+    return IST_OK;
+}
+
+/* The detector tile by tile, what stays of all, the encoder on tiles that have something, then the packet. */
 static ist_status enqueue_tiles(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
     ist_plan *const plans[] = {e->detection, e->merging, e->plan};
+    const int first = e->tiles.whole || s->tiles.tiles == 1 ? 0 : 1;
     for (int i = 0; i < 3; i++) {
         IST_TRY(ist_plan_bind(plans[i], IST_EXT_FOUND, e->found, err));
         IST_TRY(ist_plan_bind(plans[i], IST_EXT_UPLOAD, s->upload, err));
     }
     IST_TRY(ist_plan_bind(e->detection, IST_EXT_PIXELS, pixels, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
-    for (int i = e->tiles.whole || s->tiles.tiles == 1 ? 0 : 1; i < s->tiles.tiles; i++)
-        IST_TRY(enqueue_tile(e, s, i, scope, err));
+    for (int i = first; i < s->tiles.tiles; i++) IST_TRY(enqueue_tile(e, e->detection, s, i, scope, err));
     IST_TRY(ist_plan_replay_for(e->merging, scope, err));
+    if (e->encoder) {
+        IST_TRY(ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err));
+        IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
+        IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
+        for (int i = first; i < s->tiles.tiles; i++) IST_TRY(enqueue_tile(e, e->encoder, s, i, scope, err));
+    }
     return ist_plan_replay_for(e->plan, scope, err);
 }
 
@@ -462,6 +485,11 @@ static void undo(ist_engine *e, ist_slot *s) {
     }
 }
 
+static void forget_pixels(ist_engine *e, cl_mem pixels) {
+    if (e->detection) ist_plan_unbind(e->detection, pixels);
+    ist_plan_unbind(e->encoder ? e->encoder : e->plan, pixels);
+}
+
 static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
     double start = ist_clock_ms();
     ist_crops_layout crops = {.grid = 0};
@@ -496,15 +524,13 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
     if (!st) st = ist_everything_reserve(e, &b->images[0], err);
+    if (!st) st = reserve_embeddings(e, tiles.tiles, err);
     if (!st && e->trust) st = ist_trust_reserve(e, e->trust, b->images[0].width, b->images[0].height, err);
     if (!st) {
         fill_upload(e, s, b, &layout, reset, idle);
         st = enqueue_frame(e, s, b, layout.bytes, reset, err);
         if (b->images[0].cl_buffer) /* may be gone before the next frame */
-            ist_plan_unbind(e->encoder     ? e->encoder
-                            : e->detection ? e->detection
-                                           : e->plan,
-                            b->images[0].cl_buffer);
+            forget_pixels(e, b->images[0].cl_buffer);
         if (st) undo(e, s);
     }
     if (!st) e->track_half = !e->track_half;

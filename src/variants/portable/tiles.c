@@ -63,7 +63,7 @@ static void emit_objects(ist_plan *p, const ist_variant *v, void *node, int way)
     (void)v, (void)way;
     objects.global[0] = (size_t)d->max_objects;
     LAUNCH_WITH(p, objects, IST_OUT(d->objects), IST_OUT(d->counts), IST_OUT(d->total), IST_OUT(d->image_of),
-                IST_OUT(d->boxes), IST_OUT(q->tile_of), IST_OUT(q->picks), IST_IN(q->found), IST_IN(q->upload));
+                IST_OUT(d->boxes), IST_OUT(q->tile_of), IST_OUT(q->own), IST_OUT(q->picks), IST_IN(q->found), IST_IN(q->upload));
 }
 
 const ist_family ist_portable_tile_objects = {.emit = emit_objects};
