@@ -81,50 +81,61 @@ static void look_into_scopes(const module *m, GElf_Addr at, source_place *p) {
     free(scopes);
 }
 
+/* *to is a copy of the text, unless there is none; false without memory. */
+static bool copy_text(const char *text, char **to) {
+    if (!text) return true;
+    *to = ist_strdup(text);
+    return *to != NULL;
+}
+
 /* The address of a call is the byte before the one it returns to. */
-static void resolve(ist_audit_site *site, const module *m) {
+static bool resolve(ist_audit_site *site, const module *m) {
     GElf_Addr at = m->base + site->offset - 1;
     source_place p = {.function = dwfl_module_addrname(m->loaded, at)};
     Dwfl_Line *found = dwfl_module_getsrc(m->loaded, at);
     if (found) p.file = dwfl_lineinfo(found, NULL, &p.line, NULL, NULL, NULL);
     look_into_scopes(m, at, &p);
-    if (p.file) {
-        site->file = ist_strdup(p.file);
-        site->line = p.line;
-    }
-    if (p.function) site->function = ist_strdup(p.function);
+    if (p.file) site->line = p.line;
+    return copy_text(p.file, &site->file) && copy_text(p.function, &site->function);
 }
 
-static void resolve_all(ist_audit_log *log) {
-    for (size_t i = 0; i < log->site_count; i++) {
+static bool resolve_all(ist_audit_log *log) {
+    bool good = true;
+    for (size_t i = 0; i < log->site_count && good; i++) {
         const char *path = log->sites[i].module;
         bool done = !path || !*path;
         for (size_t k = 0; k < i && !done; k++) done = log->sites[k].module && !strcmp(log->sites[k].module, path);
         if (done) continue;
         module m = open_module(path);
-        for (size_t k = i; m.loaded && k < log->site_count; k++) {
+        for (size_t k = i; m.loaded && k < log->site_count && good; k++) {
             ist_audit_site *s = &log->sites[k];
-            if (s->module && !strcmp(s->module, path) && s->offset && !s->file) resolve(s, &m);
+            if (s->module && !strcmp(s->module, path) && s->offset && !s->file) good = resolve(s, &m);
         }
         if (m.session) dwfl_end(m.session);
     }
+    return good;
 }
 
 /* A call that was not inlined into its caller: the caller's place, unless that is not known either. */
-static void leave_binding(ist_audit_log *log, ist_audit_site *site) {
+static bool leave_binding(ist_audit_log *log, ist_audit_site *site) {
     const ist_audit_site *outer = site;
     while (outer && is_binding(outer->file)) outer = outer->outer < log->site_count ? &log->sites[outer->outer] : NULL;
-    if (!outer || outer == site || !outer->file) return;
-    char *file = ist_strdup(outer->file), *function = ist_strdup(outer->function);
+    char *file = NULL, *function = NULL;
+    if (!outer || outer == site || !outer->file) return true;
+    if (!copy_text(outer->file, &file) || !copy_text(outer->function, &function)) {
+        free(file);
+        return false;
+    }
     free(site->file);
     free(site->function);
     site->file = file;
     site->function = function;
     site->line = outer->line;
+    return true;
 }
 
 ist_status audit_resolve(ist_audit_log *log, ist_error *err) {
-    resolve_all(log);
-    for (size_t i = log->site_count; i-- > 0;) leave_binding(log, &log->sites[i]); /* outer sites come first */
-    return ist_audit_merge_sites(log, err);
+    bool good = resolve_all(log);
+    for (size_t i = log->site_count; good && i-- > 0;) good = leave_binding(log, &log->sites[i]); /* outer come first */
+    return good ? ist_audit_merge_sites(log, err) : ist_fail(err, IST_E_MEMORY, "out of memory for names of places");
 }
