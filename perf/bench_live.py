@@ -71,10 +71,12 @@ def read_exactly(connection, count):
 
 
 class Receiver(threading.Thread):
-    """Notes when the first byte of each frame's result comes, by the frame's timestamp."""
+    """Notes when the first byte of each frame's result comes, by the frame's timestamp. `last_kind` is of the message that
+    completes a result."""
 
-    def __init__(self, port):
+    def __init__(self, port, last_kind):
         super().__init__(daemon=True)
+        self.last_kind = last_kind
         self.connection = socket.create_connection(("127.0.0.1", port))
         self.first, self.complete, self.last = {}, set(), None
         self.start()
@@ -91,7 +93,7 @@ class Receiver(threading.Thread):
                 if header[1].startswith(b"STATUS"):
                     continue
                 self.first.setdefault(header[3], now)
-                if header[1].startswith(b"IMAGE"):
+                if header[1].startswith(self.last_kind):
                     self.complete.add(header[3])
         except (EOFError, OSError):
             pass
@@ -203,7 +205,7 @@ def main():
     options, rest = parser.parse_args(sys.argv[1:at]), sys.argv[at + 1:]
     seconds = 60 * options.minutes if options.minutes else options.seconds
     program = Program(options.program, rest)
-    receiver = Receiver(program.port("served on"))
+    receiver = Receiver(program.port("served on"), b"STRING" if "--no-masks" in rest else b"IMAGE")
     size = tuple(map(int, options.size.split("x")))
     sent, start, took = send_frames(program, receiver, options.rate, seconds, size)
     summary = program.stop()
