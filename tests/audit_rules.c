@@ -290,8 +290,15 @@ typedef struct made_call {
 
 enum { UP = IST_AUDIT_TO_DEVICE, DOWN = IST_AUDIT_FROM_DEVICE };
 
+/* A word of a launch that leaves `object` alone and no other. */
+static uint64_t leaves(uint64_t object, unsigned word) {
+    unsigned bit = ist_audit_object_bit(object);
+    return bit / 64 == word ? UINT64_C(1) << bit % 64 : 0;
+}
+
 Test(rules, what_uses_an_upload) {
-    static const made_call between[] = {
+    cr_assert_neq(ist_audit_object_bit(7), ist_audit_object_bit(9));
+    const made_call between[] = {
         {"a kernel", IST_AUDIT_LAUNCH, {.queue = 1, .kernel = "a"}, true},
         {"a copy, from who knows where", IST_AUDIT_COPY, {.object = 9, .bytes = 8}, true},
         {"migration", IST_AUDIT_MIGRATE, {.object = 9}, true},
@@ -299,6 +306,14 @@ Test(rules, what_uses_an_upload) {
         {"a read of a box", IST_AUDIT_READ, {.object = 7, .offset = 0, .bytes = 8, .shape = 5}, true},
         {"a map to read", IST_AUDIT_MAP, {.flags = DOWN, .object = 7, .offset = 0, .bytes = 101}, true},
         {"another object of the same handle", IST_AUDIT_CREATE, {.object = 7, .bytes = 300}, true},
+        {"a kernel that may take it",
+         IST_AUDIT_LAUNCH,
+         {.kernel = "a", .hash = leaves(9, 0), .offset = leaves(9, 1)},
+         true},
+        {"a kernel that does not",
+         IST_AUDIT_LAUNCH,
+         {.kernel = "a", .hash = leaves(7, 0), .offset = leaves(7, 1)},
+         false},
         {"a read beside it", IST_AUDIT_READ, {.object = 7, .offset = 300, .bytes = 8}, false},
         {"a read of another object", IST_AUDIT_READ, {.object = 9, .offset = 100, .bytes = 8}, false},
         {"a map to write", IST_AUDIT_MAP, {.object = 7, .offset = 100, .bytes = 200}, false},

@@ -51,6 +51,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint entries, const cl_icd_dispat
     layer_wrap_transfers(&t);
     layer_wrap_maps(&t);
     layer_wrap_objects(&t);
+    layer_wrap_kernels(&t);
     layer_wrap_waits(&t);
     layer_wrap_extensions(&t);
     return CL_SUCCESS;

@@ -80,6 +80,19 @@ layer_done layer_command_done(const layer_command *command, cl_event event);
 /* In a forked child nothing is under way. */
 void layer_forget_commands(void);
 
+/* ---- wrap_kernels.c: which memory objects kernels take ---- */
+
+void layer_kernel_made(cl_kernel kernel);
+/* From now on the kernel may take any object. */
+void layer_kernel_takes_all(cl_kernel kernel);
+/* The launch's `hash` and `offset`: a bit for each object that the kernel leaves alone, as ist_audit_object_bit has it.
+ */
+void layer_set_untaken(layer_call *call, cl_kernel kernel);
+/* A part of a buffer, or an image over one, was made. */
+void layer_note_part(cl_mem object, cl_mem whole);
+/* In a forked child nothing is known. */
+void layer_forget_arguments(void);
+
 /* Shared virtual memory: what clSVMAlloc gave. */
 void layer_svm_note(const void *svm, size_t bytes);
 void layer_svm_forget(const void *svm);
@@ -113,6 +126,7 @@ void layer_wrap_transfers(layer_table *table);
 void layer_wrap_maps(layer_table *table);
 void layer_wrap_objects(layer_table *table);
 void layer_wrap_waits(layer_table *table);
+void layer_wrap_kernels(layer_table *table);
 void layer_wrap_extensions(layer_table *table);
 
 /* The object that `object` is a part of, or a picture of; itself when it stands alone. *offset moves to where in it. */

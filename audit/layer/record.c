@@ -92,6 +92,7 @@ static void in_child(void) {
     memset(rec.label_slots, 0, sizeof rec.label_slots);
     memset(rec.kernel_slots, 0, sizeof rec.kernel_slots);
     layer_forget_commands();
+    layer_forget_arguments();
     rec.base = NULL;
     rec.full = false;
     rec.sites = rec.labels = rec.threads = 0;

@@ -40,10 +40,19 @@ static cl_mem CL_API_CALL wrap_clCreateBufferWithProperties(cl_context context, 
     return object;
 }
 
+static cl_mem CL_API_CALL wrap_clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
+                                                 const void *info, cl_int *error) {
+    cl_mem object = layer_next->clCreateSubBuffer(buffer, flags, type, info, error);
+    if (object) layer_note_part(object, buffer);
+    return object;
+}
+
 /* Bytes on the device; with rows of its own, the host's image is not looked at. */
 static void image_created(layer_call *c, cl_mem image, cl_mem_flags flags, const void *host, bool one_piece) {
-    size_t bytes = 0;
+    size_t bytes = 0, ignored = 0;
     if (!image) return;
+    cl_mem whole = layer_whole(image, &ignored);
+    if (whole != image) layer_note_part(image, whole);
     layer_next->clGetMemObjectInfo(image, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
     set_memory(c, flags, bytes, one_piece ? host : NULL);
     c->e.shape = IST_AUDIT_NO_SHAPE;
@@ -97,6 +106,7 @@ static void *CL_API_CALL wrap_clSVMAlloc(cl_context context, cl_svm_mem_flags fl
 static cl_kernel CL_API_CALL wrap_clCreateKernel(cl_program program, const char *name, cl_int *error) {
     layer_call c = LAYER_CALL(KERNEL, "clCreateKernel");
     cl_kernel kernel = layer_next->clCreateKernel(program, name, error);
+    if (kernel) layer_kernel_made(kernel);
     created(&c, kernel);
     return kernel;
 }
@@ -208,6 +218,9 @@ static void CL_API_CALL wrap_clSVMFree(cl_context context, void *svm) {
 }
 
 static cl_int CL_API_CALL wrap_clReleaseKernel(cl_kernel kernel) {
+    cl_uint references = 0;
+    layer_next->clGetKernelInfo(kernel, CL_KERNEL_REFERENCE_COUNT, sizeof references, &references, NULL);
+    if (references <= 1) layer_kernel_takes_all(kernel); /* until the handle comes again */
     layer_forget_kernel(kernel);
     return layer_next->clReleaseKernel(kernel);
 }
@@ -222,6 +235,7 @@ static cl_int CL_API_CALL wrap_clReleaseEvent(cl_event event) {
 void layer_wrap_objects(layer_table *t) {
     LAYER_WRAP(t, clCreateBuffer);
     LAYER_WRAP(t, clCreateBufferWithProperties);
+    LAYER_WRAP(t, clCreateSubBuffer);
     LAYER_WRAP(t, clCreateImage);
     LAYER_WRAP(t, clCreateImageWithProperties);
     LAYER_WRAP(t, clCreateImage2D);

@@ -29,9 +29,12 @@ static bool is_download(const layer_call *call) {
 cl_int layer_after(layer_call *call, cl_command_queue queue, cl_int result, cl_event *event) {
     if (result != CL_SUCCESS) return result;
     const void *host = (const void *)(uintptr_t)call->e.host;
-    bool hashed = call->e.hash == 1; /* asked for by the wrapper: contents lie in one piece */
-    if (call->e.op != IST_AUDIT_LAUNCH) call->e.move_ns = layer_now() - call->e.start_ns - call->e.wait_ns;
-    call->e.hash = 0;
+    bool launch = call->e.op == IST_AUDIT_LAUNCH;
+    bool hashed = !launch && call->e.hash == 1; /* asked for by the wrapper: contents lie in one piece */
+    if (!launch) {
+        call->e.move_ns = layer_now() - call->e.start_ns - call->e.wait_ns;
+        call->e.hash = 0;
+    }
     layer_command command = layer_note_command(queue, event ? *event : NULL);
     bool blocking = call->e.flags & IST_AUDIT_BLOCKING, down = is_download(call);
     bool later = !blocking && (down || (hashed && call->e.op == IST_AUDIT_WRITE));
@@ -369,7 +372,10 @@ static cl_int CL_API_CALL wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl
     layer_call c = LAYER_CALL(LAUNCH, "clEnqueueNDRangeKernel");
     set_device_command(&c, queue, kernel, 0);
     cl_int rc = layer_next->clEnqueueNDRangeKernel(queue, kernel, dims, offset, global, local, n, list, event);
-    if (rc == CL_SUCCESS) c.e.label = layer_kernel_label(kernel);
+    if (rc == CL_SUCCESS) {
+        c.e.label = layer_kernel_label(kernel);
+        layer_set_untaken(&c, kernel);
+    }
     return layer_after(&c, queue, rc, event);
 }
 
@@ -378,7 +384,10 @@ static cl_int CL_API_CALL wrap_clEnqueueTask(cl_command_queue queue, cl_kernel k
     layer_call c = LAYER_CALL(LAUNCH, "clEnqueueTask");
     set_device_command(&c, queue, kernel, 0);
     cl_int rc = layer_next->clEnqueueTask(queue, kernel, n, list, event);
-    if (rc == CL_SUCCESS) c.e.label = layer_kernel_label(kernel);
+    if (rc == CL_SUCCESS) {
+        c.e.label = layer_kernel_label(kernel);
+        layer_set_untaken(&c, kernel);
+    }
     return layer_after(&c, queue, rc, event);
 }
 

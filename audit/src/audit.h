@@ -71,11 +71,17 @@ typedef struct ist_audit_event {
     uint64_t offset, bytes; /* in the object; waits: bytes of the downloads they complete */
     uint64_t result;        /* downloads: a number of their own; waits for one, and nothing after it: that; 0: none */
     uint64_t host;          /* host address, 0: none */
-    uint64_t hash;          /* of the contents; 0: not known or all bytes are the same */
+    uint64_t hash;          /* of the contents; 0: not known or all bytes are the same. Launches: see below */
     double at_ms;           /* since the start of the log */
     double wait_ms;         /* host time waiting for earlier work */
     double move_ms;         /* host time in the transfer itself */
 } ist_audit_event;
+
+/* Of a launch, `hash` and `offset` are 64 bits each for objects that the kernel certainly does not take; objects share
+ * bits. The first or second word's bit is this, from 0 to 127; handles of one process only are told apart. */
+static inline unsigned ist_audit_object_bit(uint64_t object) {
+    return (unsigned)((object << 16) * UINT64_C(0x9E3779B97F4A7C15) >> 57);
+}
 
 /* A place in a program. Strings are owned by the log; any of them may be NULL. */
 typedef struct ist_audit_site {

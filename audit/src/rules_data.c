@@ -258,9 +258,17 @@ ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
 
 /* ---- uploads for nothing ---- */
 
-/* Which objects a kernel, or a copy's source, takes is not known: each may take all. */
-static bool may_use_all(const ist_audit_event *e) {
-    return e->op == IST_AUDIT_LAUNCH || e->op == IST_AUDIT_COPY || e->op == IST_AUDIT_MIGRATE;
+enum { BITS = 128 }; /* ist_audit_object_bit */
+
+/* What a copy or a migration takes is not known: it may be all. False: the event takes nothing without saying so. */
+static bool note_use(size_t last_use[BITS], const ist_audit_event *e, size_t i) {
+    bool launch = e->op == IST_AUDIT_LAUNCH;
+    if (!launch && e->op != IST_AUDIT_COPY && e->op != IST_AUDIT_MIGRATE) return false;
+    for (unsigned b = 0; b < BITS; b++) {
+        uint64_t untaken = launch ? (b < 64 ? e->hash : e->offset) >> b % 64 & 1 : 0;
+        if (!untaken) last_use[b] = i + 1;
+    }
+    return true;
 }
 
 /* Of one object. */
@@ -303,18 +311,15 @@ static void look_at_unused(ist_audit_judge_state *j, object_state *o, size_t i, 
 ist_status ist_audit_rule_overwritten(ist_audit_judge_state *j, ist_error *err) {
     const ist_audit_log *log = j->log;
     const object_table table = make_object_table(log);
-    size_t last_use = 0; /* event + 1 */
+    size_t last_use[BITS] = {0}; /* event + 1 */
     object_state *o;
     if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
     for (size_t i = 0; i < log->event_count; i++) {
         const ist_audit_event *e = &log->events[i];
-        if (may_use_all(e)) {
-            last_use = i + 1;
-            continue;
-        }
+        if (note_use(last_use, e, i)) continue;
         if (!e->object || !(o = find_object(&table, e->object))) continue;
         if (e->op == IST_AUDIT_CREATE) memset(o->unused, 0, sizeof o->unused); /* the handle comes again */
-        look_at_unused(j, o, i, last_use);
+        look_at_unused(j, o, i, last_use[ist_audit_object_bit(e->object)]);
     }
     free(table.items);
     return IST_OK;

@@ -22,6 +22,11 @@ static void *map_box(bench *s, cl_mem image, const size_t *origin, const size_t 
     return p;
 }
 
+static void run_half(bench *s, cl_kernel kernel) {
+    size_t global = N / 2;
+    check(clEnqueueNDRangeKernel(s->queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL), "launch");
+}
+
 int main(void) {
     bench *s = open_bench();
     cl_command_queue q = s->queue;
@@ -33,8 +38,11 @@ int main(void) {
     const cl_buffer_region part = {HALF, HALF};
     cl_mem image = clCreateImage(s->context, CL_MEM_READ_WRITE, &format, &desc, NULL, &code);
     check(code, "image");
+    cl_mem idle = clCreateBuffer(s->context, CL_MEM_READ_ONLY, BYTES, NULL, &code);
+    check(code, "idle");
     cl_mem behind = clCreateSubBuffer(s->a, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &part, &code);
     check(code, "part");
+    cl_kernel add_behind = make_kernel(s, "add", s->b, behind);
     for (int pass = 0; pass < PASSES; pass++) {
         clGetExtensionFunctionAddressForPlatform(s->platform, "isthmus_frame");
         fill(s, pass);
@@ -49,11 +57,21 @@ int main(void) {
         check(clEnqueueWriteBuffer(q, s->a, CL_FALSE, 4, BYTES - 4, s->host + 1, 0, NULL, NULL), "write"); /* all but one */
         check(clEnqueueWriteBuffer(q, s->a, CL_FALSE, 0, HALF, s->host + 2, 0, NULL, NULL), "write"); /* half of it */
         run(s, s->add);
+        check(clEnqueueWriteBuffer(q, behind, CL_FALSE, 0, HALF, s->host + 3, 0, NULL, NULL), "write"); /* taken as itself */
+        run_half(s, add_behind);
+        check(clEnqueueWriteBuffer(q, s->a, CL_FALSE, 0, BYTES, s->host, 0, NULL, NULL), "write"); /* and as a part */
+        run_half(s, add_behind);
+        check(clEnqueueWriteBuffer(q, s->a, CL_FALSE, 0, BYTES - 4, s->host + 1, 0, NULL, NULL), "write");
+        check(clEnqueueWriteBuffer(q, idle, CL_FALSE, 0, HALF, s->host + 4, 0, NULL, NULL), "write"); /* FAULT overwritten_upload */
+        run(s, s->add);
+        check(clEnqueueWriteBuffer(q, idle, CL_FALSE, 0, HALF, s->host + 5, 0, NULL, NULL), "write"); /* a copy may take it */
+        run(s, s->add);
         p = map_box(s, image, zero, half);
         check(clEnqueueUnmapMemObject(q, image, p, 0, NULL, NULL), "unmap"); /* FAULT overwritten_upload */
         p = map_box(s, image, below, half);
         check(clEnqueueUnmapMemObject(q, image, p, 0, NULL, NULL), "unmap"); /* the other half */
         check(clEnqueueWriteImage(q, image, CL_FALSE, zero, half, 0, 0, s->host + 3, 0, NULL, NULL), "write");
+        check(clEnqueueCopyImageToBuffer(q, image, s->b, zero, half, 0, 0, NULL, NULL), "copy");
         run(s, s->add);
         check(clEnqueueWriteBufferRect(q, s->a, CL_FALSE, zero, zero, column, 2 * W, 0, 0, 0, s->host + 4, 0, NULL, NULL), "w"); /* FAULT overwritten_upload */
         check(clEnqueueWriteBufferRect(q, s->a, CL_FALSE, beside, zero, column, 2 * W, 0, 0, 0, s->host + 5, 0, NULL, NULL), "w");
@@ -62,6 +80,8 @@ int main(void) {
         check(clEnqueueReadBuffer(q, s->b, CL_TRUE, 0, 4096, s->result, 0, NULL, NULL), "read");
     }
     printf("%g\n", (double)s->result[7]);
+    clReleaseKernel(add_behind);
+    clReleaseMemObject(idle);
     clReleaseMemObject(image);
     clReleaseMemObject(behind);
     close_bench(s);
