@@ -512,9 +512,12 @@ static json_int_t frames_with(const json_t *root, const char *category, const ch
     json_int_t frames = 0;
     size_t k;
     json_t *f;
-    json_array_foreach(json_object_get(root, "findings"), k,
-                       f) if (!strcmp(text_at(f, "category"), category) && !strcmp(text_at(f, "entry"), entry))
-        frames += json_integer_value(json_object_get(f, "frames"));
+    json_array_foreach(json_object_get(root, "findings"), k, f) {
+        if (strcmp(text_at(f, "category"), category) || strcmp(text_at(f, "entry"), entry)) continue;
+        json_int_t in = json_integer_value(json_object_get(f, "frames"));
+        cr_expect_eq(json_integer_value(json_object_get(f, "most_per_frame")), in > 0, "%s, %s", category, entry);
+        frames += in;
+    }
     return frames;
 }
 

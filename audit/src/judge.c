@@ -46,7 +46,6 @@ static ist_status apply_rules(ist_audit_judge_state *j, const frame_order *order
     each_frame(j, order, ist_audit_rule_scalars);
     each_frame(j, order, ist_audit_rule_round_trips);
     IST_TRY(ist_audit_rule_uploads(j, err));
-    IST_TRY(ist_audit_rule_overwritten(j, err));
     ist_audit_rule_single_events(j);
     ist_audit_rule_unfinished_work(j);
     each_frame(j, order, ist_audit_rule_wait_loops);
@@ -119,7 +118,8 @@ static bool add_to_group(groups *g, const ist_audit_claim *claim, size_t i) {
         f->frames += at->frame != 0;
     }
     f->count += e->repeat ? e->repeat : 1;
-    if (++g->in_frame[n] > f->most_per_frame) f->most_per_frame = g->in_frame[n];
+    bool counts = at->frame || !g->report->frames.count; /* set-up is no frame, unless all is one */
+    if (++g->in_frame[n] > f->most_per_frame && counts) f->most_per_frame = g->in_frame[n];
     f->bytes += e->bytes + (at == e ? 0 : at->bytes);
     f->wait_ms += e->wait_ms + (at == e ? 0 : at->wait_ms);
     f->move_ms += e->move_ms + (at == e ? 0 : at->move_ms);

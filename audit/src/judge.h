@@ -42,7 +42,6 @@ static inline uint32_t *ist_audit_site_counter(ist_audit_judge_state *j, const i
 /* Over the whole log, before the frames. */
 ist_status ist_audit_rule_chains(ist_audit_judge_state *judge, ist_error *err);
 ist_status ist_audit_rule_uploads(ist_audit_judge_state *judge, ist_error *err);
-ist_status ist_audit_rule_overwritten(ist_audit_judge_state *judge, ist_error *err); /* after the one above */
 void ist_audit_rule_unfinished_work(ist_audit_judge_state *judge);
 void ist_audit_rule_single_events(ist_audit_judge_state *judge);
 

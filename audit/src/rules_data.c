@@ -189,7 +189,7 @@ typedef struct object_state {
     uint64_t object; /* 0: free */
     bool is_read;    /* downloads show that kernels write it */
     written_range ranges[RANGES];
-    size_t unused[RANGES]; /* event + 1 of uploads that nothing has used or overwritten; 0: free */
+    uint32_t unused[RANGES]; /* event + 1 of uploads that nothing has used or overwritten; 0: free */
     size_t next;
 } object_state;
 
@@ -231,18 +231,16 @@ static bool note_upload(object_state *o, const ist_audit_event *e) {
     return same;
 }
 
-ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
+static void unchanged(ist_audit_judge_state *j, const object_table *table) {
     const ist_audit_log *log = j->log;
-    const object_table table = make_object_table(log);
     object_state *o;
-    if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
     for (size_t i = 0; i < log->event_count; i++)
         if (ist_audit_is_download(&log->events[i]) && log->events[i].object &&
-            (o = find_object(&table, log->events[i].object)))
+            (o = find_object(table, log->events[i].object)))
             o->is_read = true;
     for (size_t i = 0; i < log->event_count; i++) {
         const ist_audit_event *e = &log->events[i];
-        if (!e->object || !(o = find_object(&table, e->object))) continue;
+        if (!e->object || !(o = find_object(table, e->object))) continue;
         if (e->op == IST_AUDIT_RELEASE || e->op == IST_AUDIT_COPY || e->op == IST_AUDIT_FILL ||
             e->op == IST_AUDIT_CREATE)
             memset(o->ranges, 0, sizeof o->ranges);
@@ -252,8 +250,6 @@ ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
             severity = e->frame && e->bytes >= LARGE_BYTES ? IST_AUDIT_CRITICAL : IST_AUDIT_MEDIUM;
         ist_audit_claim_event(j, i, IST_AUDIT_CAT_REDUNDANT_UPLOAD, severity);
     }
-    free(table.items);
-    return IST_OK;
 }
 
 /* ---- uploads for nothing ---- */
@@ -298,29 +294,34 @@ static void look_at_unused(ist_audit_judge_state *j, object_state *o, size_t i, 
     const ist_audit_event *ev = j->log->events, *e = &ev[i];
     bool reads = ist_audit_is_download(e), uploads = ist_audit_is_upload(e) && e->bytes;
     for (size_t k = 0; k < RANGES; k++) {
-        size_t *unused = &o->unused[k];
+        uint32_t *unused = &o->unused[k];
         if (!*unused) continue;
         const ist_audit_event *under = &ev[*unused - 1];
         bool covered = (uploads || e->op == IST_AUDIT_FILL) && covers(e, under);
         if (covered && *unused > last_use) claim_overwritten(j, *unused - 1, i);
         if (covered || *unused <= last_use || (reads && may_touch(e, under))) *unused = 0;
     }
-    if (uploads) o->unused[o->next++ % RANGES] = i + 1;
+    if (uploads) o->unused[o->next++ % RANGES] = (uint32_t)i + 1;
 }
 
-ist_status ist_audit_rule_overwritten(ist_audit_judge_state *j, ist_error *err) {
+static void overwritten(ist_audit_judge_state *j, const object_table *table) {
     const ist_audit_log *log = j->log;
-    const object_table table = make_object_table(log);
     size_t last_use[BITS] = {0}; /* event + 1 */
     object_state *o;
-    if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
     for (size_t i = 0; i < log->event_count; i++) {
         const ist_audit_event *e = &log->events[i];
         if (note_use(last_use, e, i)) continue;
-        if (!e->object || !(o = find_object(&table, e->object))) continue;
+        if (!e->object || !(o = find_object(table, e->object))) continue;
         if (e->op == IST_AUDIT_CREATE) memset(o->unused, 0, sizeof o->unused); /* the handle comes again */
         look_at_unused(j, o, i, last_use[ist_audit_object_bit(e->object)]);
     }
+}
+
+ist_status ist_audit_rule_uploads(ist_audit_judge_state *j, ist_error *err) {
+    const object_table table = make_object_table(j->log);
+    if (!table.items) return ist_fail(err, IST_E_MEMORY, "out of memory for %zu objects", table.count);
+    unchanged(j, &table);
+    overwritten(j, &table);
     free(table.items);
     return IST_OK;
 }
