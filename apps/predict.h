@@ -53,7 +53,7 @@ typedef struct predict_options {
     bool stored_constants;
     ist_window window;
     int window_low, window_high;
-    bool window_of_file;
+    bool window_of_file, window_if_there; /* an image whose file says none has none */
     bool tiled;
     ist_tiles tiles;
     double nms_iou; /* 0: no detection is suppressed */
@@ -259,6 +259,9 @@ typedef struct predict_job {
 /* From now on the first interrupt finishes the batches that are on a device and makes a run return CLI_INTERRUPTED, the
  * second ends the program. */
 void predict_catch_interrupts(predict_job *job);
+
+/* Without --window, images of files that say one (DICOM) go through that, where one is on the list before the run begins. */
+void predict_choose_window(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */
 int predict_list_sources(predict_job *job, int argc, char **argv);

@@ -104,6 +104,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
     if (is_missing(&job->sources))
         return cli_fail(CLI_FAILED, "%s: %s", job->sources.items[0].path,
                         errno == ENOENT ? "there is no such file or folder" : strerror(errno));
+    predict_choose_window(job); /* from all of the list: shards do the same */
     if (o->limit) ist_sources_truncate(&job->sources, (size_t)o->limit);
     return predict_take_shard(job);
 }

@@ -25,6 +25,16 @@ int predict_parse_window(const char *text, predict_options *o) {
                      -IST_WINDOW_MAX, IST_WINDOW_MAX);
 }
 
+void predict_choose_window(predict_job *job) {
+    predict_options *o = job->options;
+    for (size_t i = 0; i < job->sources.count && !o->window; i++) {
+        const ist_source_file *file = job->sources.items[i].file;
+        if (!file || !file->has_windows) continue;
+        o->window = IST_WINDOW_GIVEN;
+        o->window_of_file = o->window_if_there = true;
+    }
+}
+
 void predict_print_window(const predict_options *o, char *text, size_t size) {
     if (o->window == IST_WINDOW_GIVEN && !o->window_of_file)
         snprintf(text, size, "%d:%d", o->window_low, o->window_high);
@@ -37,6 +47,6 @@ ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap
     if (ist_format_bytes(bitmap->format) != 2) return IST_OK;
     image->window_low = o->window_of_file ? bitmap->window_low : o->window_low;
     image->window_high = o->window_of_file ? bitmap->window_high : o->window_high;
-    if (!o->window_of_file || image->window_low < image->window_high) return IST_OK;
+    if (!o->window_of_file || o->window_if_there || image->window_low < image->window_high) return IST_OK;
     return ist_fail(err, IST_E_INPUT, "%s: carries no window for --window dicom; give LOW:HIGH or auto", path);
 }

@@ -109,7 +109,7 @@ static serve_answer list_images(const serve *s) {
 static ist_status png_of(const ist_source *source, char **bytes, size_t *size, ist_error *err) {
     ist_bitmap image, rgb;
     IST_TRY(ist_source_read(source, IST_MAX_PIXELS, &image, err));
-    ist_status status = ist_bitmap_as_rgb(&image, 0, 0, &rgb, err);
+    ist_status status = ist_bitmap_as_rgb(&image, image.window_low, image.window_high, &rgb, err);
     ist_bitmap_free(&image);
     if (status) return status;
     FILE *stream = open_memstream(bytes, size);

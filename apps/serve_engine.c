@@ -51,7 +51,9 @@ static ist_status read_image(const ist_source *source, ist_bitmap *bitmap, ist_i
                          .height = bitmap->height,
                          .format = bitmap->format,
                          .stride = bitmap->stride,
-                         .pixels = bitmap->pixels};
+                         .pixels = bitmap->pixels,
+                         .window_low = bitmap->window_low, /* of DICOM alone: the engine is open for it */
+                         .window_high = bitmap->window_high};
     return IST_OK;
 }
 

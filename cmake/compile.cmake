@@ -6,7 +6,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
-add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wvla)
+add_compile_options(-Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> -Wvla)
 add_compile_definitions(_POSIX_C_SOURCE=200809L CL_TARGET_OPENCL_VERSION=300)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-format-truncation) # sentences and names are cut on purpose; depends on the optimiser

@@ -1,6 +1,6 @@
 # Image formats of optional libraries, each a file of src/io/optional. Gives IST_FORMAT_SOURCES, IST_FORMAT_LIBS and
 # IST_FORMAT_DEFINITIONS (ISTHMUS_TIFF="4.5.0" ..) of those that are there and in ISTHMUS_FORMATS.
-set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp")
+set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp, dicom")
 set(IST_FORMAT_SOURCES)
 set(IST_FORMAT_LIBS)
 set(IST_FORMAT_DEFINITIONS)
@@ -27,3 +27,23 @@ function(ist_format name source package)
 endfunction()
 ist_format(tiff tiff.c libtiff-dev libtiff-4>=4.5)
 ist_format(webp webp.c libwebp-dev libwebp)
+
+# DCMTK's pkg-config file asks for libraries that Debian's package does not bring. Of C++, behind one file of ours.
+find_path(DCMTK_INCLUDE dcmtk/dcmjpls/djdecode.h)
+set(libraries)
+foreach(name dcmjpls dcmtkcharls dcmjpeg ijg8 ijg12 ijg16 dcmdata oflog ofstd)
+  find_library(DCMTK_${name} ${name})
+  list(APPEND libraries ${DCMTK_${name}})
+endforeach()
+if(DCMTK_INCLUDE AND DCMTK_dcmjpls AND DCMTK_dcmjpeg AND DCMTK_dcmdata AND
+   ("all" IN_LIST ISTHMUS_FORMATS OR "dicom" IN_LIST ISTHMUS_FORMATS))
+  enable_language(CXX)
+  set(CMAKE_CXX_STANDARD 17)
+  file(STRINGS ${DCMTK_INCLUDE}/dcmtk/config/osconfig.h version REGEX "^#define PACKAGE_VERSION \"")
+  string(REGEX MATCH "[0-9]+(\\.[0-9]+)+" version "${version}")
+  list(APPEND IST_FORMAT_SOURCES ${PROJECT_SOURCE_DIR}/src/io/optional/dicom.cc)
+  list(APPEND IST_FORMAT_LIBS ${libraries} stdc++) # what links it may be C to CMake
+  list(APPEND IST_FORMAT_DEFINITIONS ISTHMUS_DICOM="${version}")
+else()
+  message(STATUS "dicom images are left out (Debian: libdcmtk-dev)")
+endif()

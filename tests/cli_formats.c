@@ -1,6 +1,7 @@
 /* `isthmus predict` of files of several frames, over a double of the engine: names of what is written, resuming,
  * shards, tracks, tar streams, limits. */
 #include "predict_bench.h"
+#include "support/dicom_file.h"
 #include "support/results.h"
 #include "support/tiff_pages.h"
 
@@ -8,10 +9,13 @@
 
 enum { PAGES = 12 };
 
-static bool has_tiff(const bench *b) {
+static bool has_format(const bench *b, const char *name) {
     spawned r = spawn_run((scratch *)(uintptr_t)&b->s, NULL, (const char *const[]){PROGRAM, "--version", NULL});
-    bool has = strstr(r.out, "TIFF ") && !strstr(r.out, "TIFF no");
-    cr_expect_not_null(strstr(r.out, "images: PNG, JPEG, TIFF"), "%s", r.out);
+    char missing[40];
+    snprintf(missing, sizeof missing, "%s no", name);
+    bool has = !strstr(r.out, missing);
+    cr_expect_not_null(strstr(r.out, "images: PNG, JPEG, "), "%s", r.out);
+    cr_expect_not_null(strstr(r.out, name), "%s", r.out);
     spawn_free(&r);
     return has;
 }
@@ -19,7 +23,7 @@ static bool has_tiff(const bench *b) {
 /* a.png, b.tif of twelve pages, c.png */
 static bench make_pages(void) {
     bench b = make_bench(0);
-    if (!has_tiff(&b)) {
+    if (!has_format(&b, "TIFF")) {
         scratch_remove(&b.s);
         cr_skip_test("built without libtiff");
     }
@@ -148,6 +152,33 @@ Test(cli_formats, orientation_is_applied_where_it_is_asked_for) {
         ist_bitmap_free(&map);
     }
     expect(PREDICT(&b, "--resume", NULL), 2, "exif-orientation");
+    scratch_remove(&b.s);
+}
+
+/* Of twelve bits: through its window, where nothing else is said. */
+Test(cli_formats, dicom_goes_through_its_window) {
+    static const uint16_t pixels[50 * 60] = {0};
+    bench b = make_bench(1);
+    dicom_file *f = calloc(1, sizeof *f);
+    dicom_begin(f, "1");
+    dicom_describe(f, 1, "MONOCHROME2", 1, 50, 60, 16, 12, 0, 0);
+    dicom_pixels(f, pixels, sizeof pixels, 16);
+    scratch_write(scratch_path(&b.s, "in/00-a.dcm"), f->bytes, f->count);
+    free(f);
+    if (!has_format(&b, "DICOM")) {
+        expect(PREDICT(&b, NULL), 7, "00-a.dcm: is a DICOM image, which this isthmus was built without");
+        scratch_remove(&b.s);
+        return;
+    }
+    const char *const asked[] = {NULL, "--window=auto"}, *const want[] = {"dicom", "auto"};
+    for (int i = 0; i < 2; i++) {
+        expect(PREDICT(&b, asked[i], NULL), 0, "2 images, 0 failed");
+        expect_frames(&b, 2, (const char *[]){"00-a.dcm", "00-x.png"});
+        json_t *run = json_load_file(scratch_path(&b.s, "out/run.json"), 0, NULL);
+        const json_t *options = json_object_get(run, "options");
+        cr_expect_str_eq(json_string_value(json_object_get(options ? options : run, "window")), want[i]);
+        json_decref(run);
+    }
     scratch_remove(&b.s);
 }
 

@@ -69,7 +69,7 @@ Test(cli_predict, bad_images_fail_alone) {
     scratch_put(scratch_path(&b.s, "in/02-z.jpg"), "\x89PNG\r\n\x1A\n");
     spawned r = PREDICT(&b, "--batch", "4");
     cr_expect_eq(r.code, 7);
-    cr_expect_not_null(strstr(r.err, "00-a.png: is no image (PNG, JPEG, TIFF"), "%s", r.err);
+    cr_expect_not_null(strstr(r.err, "00-a.png: is no image (PNG, JPEG, DICOM"), "%s", r.err);
     cr_expect_not_null(strstr(r.err, "01-a.png: the file is empty"), "%s", r.err);
     cr_expect_not_null(strstr(r.err, "02-z.jpg: the PNG is truncated"), "%s", r.err);
     cr_expect_not_null(strstr(r.err, "3 images, 3 failed"), "%s", r.err);
@@ -398,7 +398,7 @@ Test(cli_predict, names_that_collide_do_not_overwrite) {
 
 Test(cli_predict, nothing_to_do_is_said_before_any_work) {
     bench b = make_bench(0);
-    expect(PREDICT(&b, NULL), 1, "looked for .png, .jpg, .jpeg, .tif, .tiff, .webp, .bmp");
+    expect(PREDICT(&b, NULL), 1, "looked for .png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp");
     cr_expect(!scratch_exists(b.out));
     const char *const missing[] = {PROGRAM, "predict", scratch_path(&b.s, "gone"), "-o", b.out, NULL};
     expect(spawn_run(&b.s, NULL, missing), 1, "gone: there is no such file");

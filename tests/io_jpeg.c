@@ -161,7 +161,7 @@ Test(io_jpeg, padding_hides_no_truncation) {
 Test(io_jpeg, cmyk_becomes_what_pillow_makes_of_it) {
     static const uint8_t want[36] = {28, 8,  24, 3,   17,  46,  8, 101, 52, 38,  35,  7,  35, 41,  133, 91, 79, 10,
                                      49, 91, 62, 100, 136, 160, 0, 3,   1,  227, 138, 42, 84, 181, 153, 70, 84, 134};
-    size_t n;
+    size_t n = 0;
     ist_bitmap b;
     ist_error err;
     char *tail = scratch_read(IST_SOURCE_DIR "/tests/fuzz/corpus/jpeg/cmyk", &n), *jpeg = malloc(n + 2);

@@ -394,7 +394,7 @@ Test(io_png, every_damaged_byte_of_the_compressed_rows) {
 }
 
 Test(io_png, what_is_no_image_is_named_so) {
-    expect_failure("GIF89a..........", 16, 100, IST_E_INPUT, "is no image (PNG, JPEG, TIFF");
+    expect_failure("GIF89a..........", 16, 100, IST_E_INPUT, "is no image (PNG, JPEG, DICOM");
     expect_failure("\x89PNG", 4, 100, IST_E_INPUT, "truncated after 4 bytes");
     expect_failure("hello", 5, 100, IST_E_INPUT, "is no image");
 }

@@ -22,6 +22,10 @@ ist_status ist_byte_source_open(const char *path, ist_byte_source *source, ist_e
     return status;
 }
 
+ist_byte_source ist_byte_source_of(const void *bytes, size_t count) {
+    return (ist_byte_source){.fd = -1, .bytes = bytes, .size = count};
+}
+
 size_t ist_byte_source_read(const ist_byte_source *source, uint64_t at, void *to, size_t count) {
     if (at >= source->size) return 0;
     if (count > source->size - at) count = (size_t)(source->size - at);

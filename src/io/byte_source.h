@@ -16,9 +16,8 @@ typedef struct ist_byte_source {
 /* Opens a regular file. */
 ist_status ist_byte_source_open(const char *path, ist_byte_source *source, ist_error *err);
 
-static inline ist_byte_source ist_byte_source_of(const void *bytes, size_t count) {
-    return (ist_byte_source){.fd = -1, .bytes = bytes, .size = count};
-}
+/* One of bytes in memory. */
+ist_byte_source ist_byte_source_of(const void *bytes, size_t count);
 
 /* Copies up to `count` bytes from offset `at`; how many there were. A file that shrinks has fewer. */
 size_t ist_byte_source_read(const ist_byte_source *source, uint64_t at, void *to, size_t count);

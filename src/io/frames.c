@@ -67,6 +67,10 @@ ist_image_size ist_frames_size(const ist_frames *frames) {
     return size;
 }
 
+bool ist_frames_have_windows(const ist_frames *frames) {
+    return frames->container->has_windows;
+}
+
 ist_status ist_frames_read(ist_frames *frames, size_t frame, ist_bitmap *out, ist_error *err) {
     *out = (ist_bitmap){0};
     if (frame >= frames->count)

@@ -1,9 +1,11 @@
-/* Files of many frames: multi-page TIFF. One is open, its frames are read one at a time. */
+/* Files of many frames: multi-page TIFF, DICOM. One is open, its frames are read one at a time. */
 #ifndef IST_IO_FRAMES_H
 #define IST_IO_FRAMES_H
 
 #include "io/image.h"
 #include "io/image_size.h"
+
+#include <stdbool.h>
 
 typedef struct ist_frames ist_frames;
 
@@ -22,6 +24,9 @@ ist_image_size ist_frames_size(const ist_frames *frames);
 
 /* Decodes frame 0 .. count - 1 into a bitmap of the caller's; one call at a time. In order is fastest. */
 ist_status ist_frames_read(ist_frames *frames, size_t frame, ist_bitmap *out, ist_error *err);
+
+/* Whether 16-bit frames tell the window that they are to be seen through. */
+bool ist_frames_have_windows(const ist_frames *frames);
 
 void ist_frames_close(ist_frames **frames);
 

@@ -21,6 +21,10 @@ static bool is_tiff(const unsigned char *head, size_t count) {
            begins(head, count, "MM\0+", 4);
 }
 
+static bool is_dicom(const unsigned char *head, size_t count) {
+    return count >= 132 && !memcmp(head + 128, "DICM", 4);
+}
+
 static bool is_webp(const unsigned char *head, size_t count) {
     return count >= 12 && begins(head, count, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4);
 }
@@ -40,6 +44,11 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 #else
 #define TIFF_ROW .container = NULL
 #endif
+#ifdef ISTHMUS_DICOM
+#define DICOM_ROW .container = &ist_dicom_container, .version = ISTHMUS_DICOM
+#else
+#define DICOM_ROW .container = NULL
+#endif
 #ifdef ISTHMUS_WEBP
 #define WEBP_ROW .decode = ist_webp_decode, .measure = ist_webp_measure, .version = ISTHMUS_WEBP
 #else
@@ -50,6 +59,7 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 static const ist_image_format formats[] = {
     {.name = "PNG", .extensions = ".png ", .recognise = is_png, .decode = ist_png_decode},
     {.name = "JPEG", .extensions = ".jpg .jpeg ", .recognise = is_jpeg, .decode = ist_jpeg_decode},
+    {.name = "DICOM", .extensions = ".dcm ", .package = "libdcmtk-dev", .recognise = is_dicom, DICOM_ROW},
     {.name = "TIFF", .extensions = ".tif .tiff ", .package = "libtiff-dev", .recognise = is_tiff, TIFF_ROW},
     {.name = "WebP", .extensions = ".webp ", .package = "libwebp-dev", .recognise = is_webp, WEBP_ROW},
     {.name = "BMP", .extensions = ".bmp ", .recognise = is_bmp, .decode = ist_bmp_decode, .measure = ist_bmp_measure},

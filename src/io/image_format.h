@@ -22,6 +22,7 @@ typedef struct ist_container {
     /* Frame 0 ..; any order, each as often as wanted. Formats that only run forward begin again to go back. */
     ist_status (*read)(void *state, size_t frame, ist_bitmap *out, ist_error *err);
     void (*close)(void *state);
+    bool has_windows; /* bitmaps of 16 bits may tell the window that they are to be seen through */
 } ist_container;
 
 typedef struct ist_image_format {
@@ -70,6 +71,6 @@ void ist_pnm_measure(const unsigned char *head, size_t count, size_t max_pixels,
 ist_status ist_webp_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                            ist_error *err);
 void ist_webp_measure(const unsigned char *head, size_t count, size_t max_pixels, ist_image_size *size, bool *unclear);
-extern const ist_container ist_tiff_container;
+extern const ist_container ist_tiff_container, ist_dicom_container;
 
 #endif

@@ -171,6 +171,7 @@ static ist_status look_into(ist_source *source, ist_error *err) {
                               .size = source->size,
                               .frames = ist_frames_count(frames),
                               .largest = ist_frames_size(frames),
+                              .has_windows = ist_frames_have_windows(frames),
                               .references = 1};
     ist_frames_close(&frames);
     source->file = file;

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* Of folders; for sentences. */
-#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam"
+#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam"
 
 /* A file of a container format (frames.h), shared by the images that it gives. */
 typedef struct ist_source_file {
@@ -24,6 +24,7 @@ typedef struct ist_source_file {
     size_t size;            /* of so many bytes */
     size_t frames;          /* as of when the list was made */
     ist_image_size largest; /* what the largest of them takes */
+    bool has_windows;       /* ist_frames_have_windows */
     size_t references;
     ist_frames *open; /* whoever reads frame after frame keeps it open here, */
     bool busy;        /* and is at it */

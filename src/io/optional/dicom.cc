@@ -1,0 +1,393 @@
+// DICOM in through DCMTK, frame by frame: MONOCHROME1 and 2, PALETTE COLOR, RGB and YBR_FULL, 8 and 16 bits allocated,
+// stored as they are or with JPEG, JPEG-LS or RLE. Gray of more than 8 bits comes as the samples that are stored, those
+// with a sign moved up by half of their range and MONOCHROME1 turned over, with the window that makes black and white
+// of them in the same values: the file's first (behind its rescale slope and intercept), else the range of the bits
+// stored.
+//
+// Only the header is in memory, and frames are read where they lie. DCMTK reads through a stream of ours, which ends
+// where a hostile header would have it nest too deep or grow too long.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+extern "C" {
+#include "io/image_format.h"
+}
+
+#include <dcmtk/config/osconfig.h>
+#include <dcmtk/dcmdata/dccodec.h>
+#include <dcmtk/dcmdata/dcrledrg.h>
+#include <dcmtk/dcmdata/dctk.h>
+#include <dcmtk/dcmjpeg/djdecode.h>
+#include <dcmtk/dcmjpls/djdecode.h>
+
+namespace {
+
+constexpr uint64_t MOST_HEADER = 16 << 20;  // bytes; DCMTK takes some twenty times as much for them
+constexpr ptrdiff_t MOST_STACK = 256 << 10; // some 300 sequences within each other; files have four
+constexpr int WINDOW_MOST = 1000000;
+
+// The bytes as DCMTK takes them. While the header is read (`base` is set) reading has its limits.
+class Bytes : public DcmProducer {
+  public:
+    Bytes(const ist_byte_source *source, uint64_t at, const char *base) : source_(source), at_(at), base_(base) {}
+    OFBool good() const override { return status_.good(); }
+    OFCondition status() const override { return status_; }
+    OFBool eos() override { return at_ >= source_->size; }
+    offile_off_t avail() override { return status_.good() ? static_cast<offile_off_t>(source_->size - at_) : 0; }
+
+    offile_off_t read(void *to, offile_off_t count) override {
+        const char here = 0;
+        if (count <= 0 || status_.bad()) return 0;
+        if (base_) {
+            left_ -= std::min<uint64_t>(left_, static_cast<uint64_t>(count));
+            if (!left_ || std::abs(&here - base_) > MOST_STACK) {
+                status_ = EC_StreamNotifyClient;
+                return 0;
+            }
+        }
+        size_t n = ist_byte_source_read(source_, at_, to, static_cast<size_t>(count));
+        at_ += n;
+        return static_cast<offile_off_t>(n);
+    }
+
+    offile_off_t skip(offile_off_t count) override {
+        uint64_t n = count > 0 ? std::min<uint64_t>(static_cast<uint64_t>(count), source_->size - at_) : 0;
+        at_ += n;
+        return static_cast<offile_off_t>(n);
+    }
+
+    void putback(offile_off_t count) override {
+        if (count >= 0 && static_cast<uint64_t>(count) <= at_) at_ -= static_cast<uint64_t>(count);
+    }
+
+  private:
+    const ist_byte_source *source_;
+    uint64_t at_, left_ = MOST_HEADER;
+    const char *base_;
+    OFCondition status_ = EC_Normal;
+};
+
+class Stream : public DcmInputStream {
+  public:
+    Stream(const ist_byte_source *source, uint64_t at, const char *base)
+        : DcmInputStream(&bytes_), source_(source), begin_(at), bytes_(source, at, base) {}
+    DcmInputStreamFactory *newFactory() const override;
+    // What a deflated file inflates to has no limit.
+    OFCondition installCompressionFilter(E_StreamCompression) override { return EC_UnsupportedEncoding; }
+
+  private:
+    const ist_byte_source *source_;
+    uint64_t begin_;
+    Bytes bytes_;
+};
+
+// Where an element lies that is read later.
+class Place : public DcmInputStreamFactory {
+  public:
+    Place(const ist_byte_source *source, uint64_t at) : source_(source), at_(at) {}
+    DcmInputStream *create() const override { return new Stream(source_, at_, nullptr); }
+    DcmInputStreamFactory *clone() const override { return new Place(*this); }
+    DcmInputStreamFactoryType ident() const override { return DFT_DcmInputTempFileStreamFactory; }
+
+  private:
+    const ist_byte_source *source_;
+    uint64_t at_;
+};
+
+DcmInputStreamFactory *Stream::newFactory() const {
+    return new Place(source_, begin_ + static_cast<uint64_t>(tell()));
+}
+
+struct Dicom {
+    const ist_byte_source *source;
+    const char *name;
+    size_t max_pixels;
+    DcmFileFormat file;
+    DcmPixelData *pixels = nullptr;
+    OFString photometric;
+    Uint16 rows = 0, columns = 0, samples = 1, allocated = 0, stored = 0, high = 0, with_sign = 0, planar = 0;
+    Uint32 frame_bytes = 0;
+    size_t frames = 1;
+    std::vector<uint8_t> palette[3];
+    int palette_first = 0;
+    Uint32 fragment = 0; // where `next` begins
+    size_t next = 0;
+    int window_low = 0, window_high = 0;
+
+    DcmDataset *data() { return file.getDataset(); }
+    bool gray() const { return photometric == "MONOCHROME1" || photometric == "MONOCHROME2"; }
+    bool deep() const { return gray() && (stored > 8 || allocated > 8); }
+    ist_pixel_format format() const { return !gray() ? IST_RGB8 : deep() ? IST_GRAY16 : IST_GRAY8; }
+};
+
+// DCMTK's decoders and its log are the process's; this is done once.
+bool prepare_dcmtk() {
+    OFLog::configure(OFLogger::OFF_LOG_LEVEL);
+    DJDecoderRegistration::registerCodecs(EDC_photometricInterpretation, EUC_never, EPC_colorByPixel);
+    DJLSDecoderRegistration::registerCodecs(EJLSUC_never, EJLSPC_colorByPixel);
+    DcmRLEDecoderRegistration::registerCodecs();
+    return true;
+}
+
+ist_status damaged(const Dicom &d, const char *what, ist_error *err) {
+    return ist_fail(err, IST_E_INPUT, "%s: damaged DICOM: %s", d.name, what);
+}
+
+int clamped(double v) {
+    return static_cast<int>(std::floor(std::min<double>(WINDOW_MOST, std::max<double>(-WINDOW_MOST, v)) + 0.5));
+}
+
+// PS3.3, C.11.2.1.2: what becomes black and white, from centre and width, in values of our samples.
+void find_window(Dicom &d) {
+    Float64 center = 0, width = 0, slope = 1, intercept = 0;
+    int most = (1 << d.stored) - 1;
+    d.window_low = 0, d.window_high = most;
+    bool given = d.data()->findAndGetFloat64(DCM_WindowCenter, center, 0, OFTrue).good() &&
+                 d.data()->findAndGetFloat64(DCM_WindowWidth, width, 0, OFTrue).good();
+    if (d.data()->findAndGetFloat64(DCM_RescaleSlope, slope, 0, OFTrue).bad()) slope = 1; // it was set all the same
+    if (d.data()->findAndGetFloat64(DCM_RescaleIntercept, intercept, 0, OFTrue).bad()) intercept = 0;
+    if (!given || !(width >= 1) || !std::isfinite(center) || !std::isfinite(width)) return;
+    if (!std::isfinite(slope) || !std::isfinite(intercept) || !(slope > 0)) return;
+    double up = d.with_sign ? std::ldexp(1, d.stored - 1) : 0;
+    double low = (center - 0.5 - (width - 1) / 2 - intercept) / slope + up, high = low + (width - 1) / slope;
+    if (d.photometric == "MONOCHROME1") {
+        double turned = most - high;
+        high = most - low;
+        low = turned;
+    }
+    d.window_low = clamped(low);
+    d.window_high = std::max(clamped(high), d.window_low + 1);
+    if (!d.window_low && !d.window_high) d.window_high = 1;
+}
+
+bool read_palette(Dicom &d) {
+    const DcmTagKey descriptors[3] = {DCM_RedPaletteColorLookupTableDescriptor,
+                                      DCM_GreenPaletteColorLookupTableDescriptor,
+                                      DCM_BluePaletteColorLookupTableDescriptor};
+    const DcmTagKey tables[3] = {DCM_RedPaletteColorLookupTableData, DCM_GreenPaletteColorLookupTableData,
+                                 DCM_BluePaletteColorLookupTableData};
+    for (int c = 0; c < 3; c++) {
+        Uint16 first = 0, entries = 0, bits = 0;
+        const Uint16 *words = nullptr;
+        unsigned long count = 0;
+        if (d.data()->findAndGetUint16(descriptors[c], entries, 0).bad() ||
+            d.data()->findAndGetUint16(descriptors[c], first, 1).bad() ||
+            d.data()->findAndGetUint16(descriptors[c], bits, 2).bad() || (bits != 8 && bits != 16) ||
+            d.data()->findAndGetUint16Array(tables[c], words, &count).bad() || !words)
+            return false;
+        size_t many = entries ? entries : 65536;
+        bool packed = bits == 8 && count < many; // two to a word
+        if ((packed ? 2 * count : count) < many) return false;
+        d.palette_first = d.with_sign ? static_cast<int16_t>(first) : first;
+        for (size_t i = 0; i < many; i++) {
+            Uint16 word = packed ? words[i / 2] >> (i % 2 ? 8 : 0) : words[i];
+            d.palette[c].push_back(static_cast<uint8_t>(bits == 16 ? word >> 8 : word));
+        }
+    }
+    return true;
+}
+
+// Everything that does not need the pixels.
+ist_status describe(Dicom &d, ist_error *err) {
+    DcmDataset *data = d.data();
+    DcmElement *element = nullptr;
+    Sint32 frames = 1;
+    if (data->findAndGetElement(DCM_PixelData, element).bad() || !(d.pixels = dynamic_cast<DcmPixelData *>(element)))
+        return ist_fail(err, IST_E_INPUT, "%s: a DICOM file without pictures", d.name);
+    data->findAndGetUint16(DCM_Rows, d.rows);
+    data->findAndGetUint16(DCM_Columns, d.columns);
+    if (data->findAndGetUint16(DCM_SamplesPerPixel, d.samples).bad()) d.samples = 1;
+    data->findAndGetUint16(DCM_BitsAllocated, d.allocated);
+    if (data->findAndGetUint16(DCM_BitsStored, d.stored).bad()) d.stored = d.allocated;
+    if (data->findAndGetUint16(DCM_HighBit, d.high).bad()) d.high = static_cast<Uint16>(d.stored - 1);
+    data->findAndGetUint16(DCM_PixelRepresentation, d.with_sign);
+    data->findAndGetUint16(DCM_PlanarConfiguration, d.planar);
+    data->findAndGetOFString(DCM_PhotometricInterpretation, d.photometric);
+    if (data->findAndGetSint32(DCM_NumberOfFrames, frames).bad()) frames = 1;
+    bool color = d.samples == 3 && d.allocated == 8 && d.stored == 8;
+    bool single = d.samples == 1 && (d.gray() || d.photometric == "PALETTE COLOR");
+    if (!(color || single) || (d.allocated != 8 && d.allocated != 16))
+        return ist_fail(err, IST_E_INPUT,
+                        "%s: %u samples of %u bits in photometric interpretation %s: no such DICOM is read", d.name,
+                        d.samples, d.allocated, d.photometric.c_str());
+    if (!d.stored || d.stored > d.allocated || d.high >= d.allocated || d.high + 1 < d.stored)
+        return damaged(d, "bits stored that are not allocated", err);
+    if (d.photometric == "PALETTE COLOR" && !read_palette(d)) return damaged(d, "its palette is missing or cut", err);
+    if (frames < 1) return damaged(d, "no frames", err);
+    d.frames = static_cast<size_t>(frames);
+    if (d.deep()) find_window(d);
+    return IST_OK;
+}
+
+bool encapsulated(Dicom &d) {
+    return DcmXfer(d.data()->getOriginalXfer()).isEncapsulated();
+}
+
+// A number of frames costs nothing to write: there must be bytes, or fragments, for them.
+ist_status check_frames(Dicom &d, ist_error *err) {
+    size_t want = size_t{d.rows} * d.columns * d.samples * (d.allocated / 8);
+    if (!want || d.pixels->getUncompressedFrameSize(d.data(), d.frame_bytes).bad() || d.frame_bytes != want)
+        return damaged(d, "a frame has no size, or another than its rows have", err);
+    if (!encapsulated(d)) {
+        if (d.pixels->getLength() / want < d.frames)
+            return ist_fail(err, IST_E_INPUT, "%s: the DICOM is truncated: %u bytes for %zu frames of %zu", d.name,
+                            d.pixels->getLength(), d.frames, want);
+        return IST_OK;
+    }
+    DcmPixelSequence *sequence = nullptr;
+    if (d.pixels->getEncapsulatedRepresentation(d.data()->getOriginalXfer(), nullptr, sequence).bad() || !sequence ||
+        sequence->card() <= d.frames)
+        return damaged(d, "fewer fragments than frames", err);
+    return IST_OK;
+}
+
+ist_status load(Dicom &d, ist_error *err) {
+    const char base = 0;
+    Stream stream(d.source, 0, &base);
+    d.file.transferInit();
+    OFCondition condition = d.file.read(stream, EXS_Unknown, EGL_noChange, 4096);
+    d.file.transferEnd();
+    if (condition.bad()) return damaged(d, condition.text(), err);
+    IST_TRY(describe(d, err));
+    if (size_t{d.rows} * d.columns > d.max_pixels) return IST_OK; // reading says so
+    return check_frames(d, err);
+}
+
+ist_status open_dicom(const ist_byte_source *source, const char *name, size_t max_pixels, void **state, size_t *frames,
+                      ist_image_size *largest, ist_error *err) {
+    static const bool prepared = prepare_dcmtk();
+    (void)prepared;
+    Dicom *d = nullptr;
+    ist_status status;
+    try {
+        d = new Dicom{};
+        d->source = source, d->name = name, d->max_pixels = max_pixels;
+        status = load(*d, err);
+    } catch (const std::bad_alloc &) {
+        status = ist_fail(err, IST_E_MEMORY, "%s: out of memory", name);
+    }
+    if (status) {
+        delete d;
+        return status;
+    }
+    ist_image_size_set(largest, d->columns, d->rows, d->gray() ? (d->deep() ? 2 : 1) : 3, max_pixels);
+    largest->passing = 2 * size_t{d->frame_bytes}; // as it lies there, and compressed
+    *state = d;
+    *frames = largest->pixels ? d->frames : 1;
+    return IST_OK;
+}
+
+// The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
+ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
+    to.resize(size_t{d.frame_bytes} + d.frame_bytes % 2);
+    Uint32 fragment = frame == d.next ? d.fragment : 0;
+    OFCondition condition = d.pixels->getUncompressedFrame(d.data(), static_cast<Uint32>(frame), fragment, to.data(),
+                                                           static_cast<Uint32>(to.size()), model);
+    if (condition.bad() && encapsulated(d) &&
+        !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
+        return ist_fail(err, IST_E_INPUT, "%s: DCMTK has no decoder for %s", d.name,
+                        DcmXfer(d.data()->getOriginalXfer()).getXferName());
+    if (condition.bad()) return damaged(d, condition.text(), err);
+    d.next = frame + 1, d.fragment = fragment;
+    return IST_OK;
+}
+
+void put_gray(const Dicom &d, const uint8_t *from, ist_bitmap *out) {
+    const unsigned mask = (1u << d.stored) - 1, half = d.with_sign ? 1u << (d.stored - 1) : 0;
+    const int shift = d.high + 1 - d.stored;
+    const bool turned = d.photometric == "MONOCHROME1", wide = d.allocated == 16;
+    const size_t count = size_t{d.rows} * d.columns;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t word = from[i];
+        if (wide) memcpy(&word, from + 2 * i, 2);
+        unsigned v = ((word >> shift & mask) + half) & mask; // moves values with a sign up by half their range
+        if (turned) v = mask - v;
+        if (d.deep())
+            static_cast<uint16_t *>(out->pixels)[i] = static_cast<uint16_t>(v);
+        else
+            static_cast<uint8_t *>(out->pixels)[i] = static_cast<uint8_t>(v * 255 / mask);
+    }
+}
+
+void put_palette(const Dicom &d, const uint8_t *from, ist_bitmap *out) {
+    const size_t count = size_t{d.rows} * d.columns;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t word = from[i];
+        if (d.allocated == 16) memcpy(&word, from + 2 * i, 2);
+        int v = (d.with_sign ? static_cast<int16_t>(word) : word) - d.palette_first;
+        for (int c = 0; c < 3; c++) {
+            size_t last = d.palette[c].size() - 1, at = v < 0 ? 0 : std::min(static_cast<size_t>(v), last);
+            static_cast<uint8_t *>(out->pixels)[3 * i + static_cast<size_t>(c)] = d.palette[c][at];
+        }
+    }
+}
+
+uint8_t to_byte(double v) {
+    return static_cast<uint8_t>(std::min(255.0, std::max(0.0, std::floor(v + 0.5))));
+}
+
+void put_color(const Dicom &d, const uint8_t *from, bool planes, bool ybr, ist_bitmap *out) {
+    const size_t count = size_t{d.rows} * d.columns;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t p[3] = {from[planes ? i : 3 * i], from[planes ? count + i : 3 * i + 1],
+                              from[planes ? 2 * count + i : 3 * i + 2]};
+        uint8_t *to = static_cast<uint8_t *>(out->pixels) + 3 * i;
+        if (!ybr) {
+            memcpy(to, p, 3);
+            continue;
+        }
+        double y = p[0], cb = p[1] - 128.0, cr = p[2] - 128.0; // PS3.3, C.7.6.3.1.2
+        to[0] = to_byte(y + 1.402 * cr);
+        to[1] = to_byte(y - 0.114 * 1.772 / 0.587 * cb - 0.299 * 1.402 / 0.587 * cr);
+        to[2] = to_byte(y + 1.772 * cb);
+    }
+}
+
+ist_status read_frame(Dicom &d, size_t frame, ist_bitmap *out, ist_error *err) {
+    std::vector<uint8_t> samples;
+    OFString model;
+    IST_TRY(ist_bitmap_allocate(d.name, d.columns, d.rows, d.format(), d.max_pixels, out, err));
+    IST_TRY(read_samples(d, frame, samples, model, err));
+    if (d.gray()) {
+        put_gray(d, samples.data(), out);
+        out->window_low = d.window_low;
+        out->window_high = d.window_high;
+        return IST_OK;
+    }
+    if (d.photometric == "PALETTE COLOR") {
+        put_palette(d, samples.data(), out);
+        return IST_OK;
+    }
+    bool ybr = model == "YBR_FULL";
+    if (!ybr && model != "RGB")
+        return ist_fail(err, IST_E_INPUT, "%s: colours in photometric interpretation %s are not read", d.name,
+                        model.c_str());
+    bool by_pixel = encapsulated(d) && d.data()->getOriginalXfer() != EXS_RLELossless; // as the decoders were told
+    put_color(d, samples.data(), !by_pixel && d.planar == 1, ybr, out);
+    return IST_OK;
+}
+
+ist_status read_dicom(void *state, size_t frame, ist_bitmap *out, ist_error *err) {
+    Dicom &d = *static_cast<Dicom *>(state);
+    try {
+        return read_frame(d, frame, out, err); // the caller frees what a failure leaves
+    } catch (const std::bad_alloc &) {
+        return ist_fail(err, IST_E_MEMORY, "%s: out of memory", d.name);
+    }
+}
+
+void close_dicom(void *state) {
+    delete static_cast<Dicom *>(state);
+}
+
+} // namespace
+
+extern "C" const ist_container ist_dicom_container;
+const ist_container ist_dicom_container = {open_dicom, read_dicom, close_dicom, true};

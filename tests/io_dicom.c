@@ -1,0 +1,216 @@
+/* DICOM in, from files written here: photometric interpretations, bits, windows, frames, codings; what is refused. */
+#include "io/frames.h"
+#include "io/image_format.h"
+
+#include "support/dicom_file.h"
+
+#include <turbojpeg.h>
+
+static void need_dicom(void) {
+    dicom_file f;
+    dicom_begin(&f, "1");
+    if (!ist_image_format_is_read(ist_image_format_of(f.bytes, f.count))) cr_skip_test("built without DCMTK");
+}
+
+static ist_bitmap read_one(const dicom_file *f) {
+    ist_bitmap b;
+    ist_error err = {0};
+    cr_assert_eq(ist_bitmap_decode(f->bytes, f->count, "t.dcm", 10000, &b, &err), IST_OK, "%s", err.text);
+    ist_image_size size = ist_image_measure_bytes(f->bytes, f->count, 10000);
+    cr_expect_geq(size.decoded, b.stride * (size_t)b.height);
+    return b;
+}
+
+static void expect_failure(const dicom_file *f, size_t count, ist_status status, const char *part) {
+    ist_bitmap b;
+    ist_error err = {0};
+    cr_expect_eq(ist_bitmap_decode(f->bytes, count, "t.dcm", 10000, &b, &err), status, "%s", err.text);
+    cr_expect_not_null(strstr(err.text, part), "'%s' lacks '%s'", err.text, part);
+    cr_expect_null(b.pixels);
+}
+
+/* Gray of 3 x 1 pixels. */
+static void expect_gray(const char *photometric, int allocated, int stored, int with_sign, const char *const texts[4],
+                        const void *pixels, ist_pixel_format format, const void *want, int low, int high) {
+    static const uint32_t tags[4] = {0x00281050, 0x00281051, 0x00281052, 0x00281053};
+    dicom_file f;
+    dicom_begin(&f, "1");
+    dicom_describe(&f, 1, photometric, 1, 3, 1, allocated, stored, with_sign, 0);
+    for (int i = 0; i < 4; i++)
+        if (texts[i]) dicom_text(&f, tags[i], "DS", texts[i]);
+    dicom_pixels(&f, pixels, (uint32_t)(3 * allocated / 8), allocated);
+    ist_bitmap b = read_one(&f);
+    cr_expect(b.width == 3 && b.height == 1 && b.format == format);
+    cr_expect_arr_eq(b.pixels, want, b.stride);
+    cr_expect(b.window_low == low && b.window_high == high, "%s: window %d to %d, want %d to %d", photometric,
+              b.window_low, b.window_high, low, high);
+    ist_bitmap_free(&b);
+    for (size_t n = 140; n < f.count; n += 3) expect_failure(&f, n, IST_E_INPUT, "t.dcm: ");
+}
+
+Test(io_dicom, gray_and_its_window) {
+    const char *const none[4] = {0};
+    need_dicom();
+    expect_gray("MONOCHROME2", 8, 8, 0, none, "\1\2\xFF", IST_GRAY8, "\1\2\xFF", 0, 0);
+    expect_gray("MONOCHROME1", 8, 8, 0, none, "\1\2\xFF", IST_GRAY8, "\xFE\xFD\0", 0, 0);
+    /* without a window: the range of the bits stored, and nothing of those above */
+    const uint16_t twelve[3] = {0, 1000, 0xF000 | 4095}, plain[3] = {0, 1000, 4095}, turned[3] = {4095, 3095, 0};
+    expect_gray("MONOCHROME2", 16, 12, 0, none, twelve, IST_GRAY16, plain, 0, 4095);
+    const char *const window[4] = {"1500.5", "1001"};
+    expect_gray("MONOCHROME2", 16, 12, 0, window, twelve, IST_GRAY16, plain, 1000, 2000);
+    expect_gray("MONOCHROME1", 16, 12, 0, window, twelve, IST_GRAY16, turned, 2095, 3095);
+    /* Hounsfield units, two windows of which the first counts: stored -1024 .. is moved up by 32768 */
+    const uint16_t ct[3] = {(uint16_t)-1024, 0, 3000}, moved[3] = {32768 - 1024, 32768, 35768};
+    const char *const soft[4] = {"36.5\\500", "401\\2000", "-1024", "1"};
+    expect_gray("MONOCHROME2", 16, 16, 1, soft, ct, IST_GRAY16, moved, 32768 + 860, 32768 + 1260);
+    const char *const half[4] = {"50.5", "11", "0", "0.5"}; /* stored values are twice what the window is in */
+    expect_gray("MONOCHROME2", 16, 12, 0, half, twelve, IST_GRAY16, plain, 90, 110);
+    const char *const bad[4] = {"1e300", "0"};
+    expect_gray("MONOCHROME2", 16, 12, 0, bad, twelve, IST_GRAY16, plain, 0, 4095);
+}
+
+Test(io_dicom, colours) {
+    static const uint8_t pixels[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const uint8_t planes[12] = {1, 4, 7, 10, 2, 5, 8, 11, 3, 6, 9, 12};
+    dicom_file f;
+    need_dicom();
+    for (int planar = 0; planar < 2; planar++) {
+        dicom_begin(&f, "1");
+        dicom_describe(&f, 3, "RGB", 1, 2, 2, 8, 8, 0, planar);
+        dicom_pixels(&f, planar ? planes : pixels, 12, 8);
+        ist_bitmap b = read_one(&f);
+        cr_expect_eq(b.format, IST_RGB8);
+        cr_expect_arr_eq(b.pixels, pixels, 12);
+        ist_bitmap_free(&b);
+    }
+    dicom_begin(&f, "1"); /* values of pydicom 3.0's convert_color_space */
+    dicom_describe(&f, 3, "YBR_FULL", 1, 2, 1, 8, 8, 0, 0);
+    dicom_pixels(&f, (const uint8_t[]){100, 90, 200, 255, 0, 255}, 6, 8);
+    ist_bitmap b = read_one(&f);
+    cr_expect_arr_eq(b.pixels, ((const uint8_t[]){201, 62, 33, 255, 208, 28}), 6);
+    ist_bitmap_free(&b);
+    static const uint8_t tables[3][8] = {
+        {0, 1, 0, 2, 0, 3, 0, 4}, {0, 5, 0, 6, 0, 7, 0, 8}, {0, 9, 0, 10, 0, 11, 0, 12}};
+    dicom_begin(&f, "1"); /* four colours, of values from 10 on */
+    dicom_describe(&f, 1, "PALETTE COLOR", 1, 4, 1, 8, 8, 0, 0);
+    for (uint32_t c = 0; c < 3; c++) dicom_element(&f, 0x00281101 + c, "US", "\4\0\12\0\20\0", 6);
+    for (uint32_t c = 0; c < 3; c++) dicom_element(&f, 0x00281201 + c, "OW", tables[c], 8);
+    dicom_pixels(&f, "\0\12\13\77", 4, 8);
+    b = read_one(&f);
+    cr_expect_arr_eq(b.pixels, ((const uint8_t[]){1, 5, 9, 1, 5, 9, 2, 6, 10, 4, 8, 12}), 12);
+    ist_bitmap_free(&b);
+}
+
+enum { W = 16, H = 8, FRAMES = 4 };
+
+/* Frames of W x H, each of another gray; as JPEGs, each a fragment, under this name, or (NULL) as they are. */
+static void make_frames(dicom_file *f, const char *jpeg) {
+    static uint8_t pixels[FRAMES * W * H];
+    for (int i = 0; i < FRAMES * W * H; i++) pixels[i] = (uint8_t)(40 * (i / (W * H)) + 20);
+    dicom_begin(f, jpeg ? jpeg : "1");
+    dicom_describe(f, 1, "MONOCHROME2", FRAMES, W, H, 8, 8, 0, 0);
+    if (!jpeg) {
+        dicom_pixels(f, pixels, sizeof pixels, 8);
+        return;
+    }
+    dicom_element(f, 0x7FE00010, "OB", NULL, UINT32_MAX);
+    dicom_raw(f, "\xFE\xFF\x00\xE0\0\0\0\0", 8); /* no table of offsets */
+    tjhandle handle = tjInitCompress();
+    for (int i = 0; i < FRAMES; i++) {
+        unsigned char *bytes = NULL;
+        unsigned long size = 0;
+        cr_assert_eq(tjCompress2(handle, pixels + i * W * H, W, 0, H, TJPF_GRAY, &bytes, &size, TJSAMP_GRAY, 90, 0), 0);
+        dicom_raw(f, "\xFE\xFF\x00\xE0", 4);
+        dicom_number(f, (uint32_t)(size + size % 2), 4);
+        dicom_raw(f, bytes, size);
+        if (size % 2) dicom_raw(f, "", 1);
+        tjFree(bytes);
+    }
+    tjDestroy(handle);
+    dicom_raw(f, "\xFE\xFF\xDD\xE0\0\0\0\0", 8);
+}
+
+/* From a file and from memory, forward and back. */
+Test(io_dicom, frames_are_read_one_by_one) {
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "a.dcm");
+    need_dicom();
+    for (int way = 0; way < 4; way++) {
+        dicom_file f;
+        ist_frames *frames = NULL;
+        ist_error err = {0};
+        make_frames(&f, way & 1 ? "4.50" : NULL);
+        scratch_write(path, f.bytes, f.count);
+        ist_status status = way & 2 ? ist_frames_open(path, 1000, &frames, &err)
+                                    : ist_frames_open_bytes(f.bytes, f.count, "t.dcm", 1000, &frames, &err);
+        cr_assert_eq(status, IST_OK, "%s", err.text);
+        cr_assert_eq(ist_frames_count(frames), FRAMES);
+        cr_expect(ist_frames_have_windows(frames));
+        for (int i = 0; i < 2 * FRAMES; i++) {
+            int k = i < FRAMES ? i : 2 * FRAMES - 1 - i;
+            ist_bitmap b;
+            cr_assert_eq(ist_frames_read(frames, (size_t)k, &b, &err), IST_OK, "frame %d: %s", k, err.text);
+            cr_assert(b.width == W && b.height == H);
+            int got = ((uint8_t *)b.pixels)[W * H - 1];
+            cr_expect(abs(got - (40 * k + 20)) <= 1, "frame %d: %d", k, got);
+            ist_bitmap_free(&b);
+        }
+        ist_frames_close(&frames);
+        expect_failure(&f, f.count, IST_E_INPUT, "has 4 frames");
+    }
+    scratch_remove(&s);
+}
+
+Test(io_dicom, what_is_not_read_is_named) {
+    dicom_file f;
+    need_dicom();
+    dicom_begin(&f, "1");
+    dicom_text(&f, 0x00100010, "PN", "Nobody");
+    expect_failure(&f, f.count, IST_E_INPUT, "without pictures");
+    dicom_begin(&f, "1");
+    dicom_describe(&f, 1, "MONOCHROME2", 1, 1, 1, 32, 32, 0, 0);
+    dicom_pixels(&f, "abcd", 4, 16);
+    expect_failure(&f, f.count, IST_E_INPUT, "1 samples of 32 bits in photometric interpretation MONOCHROME2");
+    dicom_begin(&f, "1");
+    dicom_describe(&f, 1, "MONOCHROME2", 1, 200, 100, 8, 8, 0, 0);
+    dicom_pixels(&f, "abcd", 4, 8);
+    expect_failure(&f, f.count, IST_E_LIMIT, "200 x 100 pixels");
+    dicom_begin(&f, "1"); /* frames cost nothing to promise */
+    dicom_describe(&f, 1, "MONOCHROME2", 2000000000, 2, 2, 8, 8, 0, 0);
+    dicom_pixels(&f, "abcd", 4, 8);
+    expect_failure(&f, f.count, IST_E_INPUT, "truncated: 4 bytes for 2000000000 frames");
+    dicom_begin(&f, "1");
+    dicom_describe(&f, 1, "PALETTE COLOR", 1, 2, 2, 8, 8, 0, 0);
+    dicom_pixels(&f, "abcd", 4, 8);
+    expect_failure(&f, f.count, IST_E_INPUT, "palette is missing");
+    dicom_begin(&f, "1.99"); /* deflated: what it inflates to has no limit */
+    dicom_describe(&f, 1, "MONOCHROME2", 1, 2, 2, 8, 8, 0, 0);
+    dicom_pixels(&f, "abcd", 4, 8);
+    expect_failure(&f, f.count, IST_E_INPUT, "damaged DICOM");
+    make_frames(&f, "4.90"); /* as JPEG 2000: the decoder's absence is what is wrong */
+    ist_frames *frames = NULL;
+    ist_error err = {0};
+    ist_bitmap b;
+    cr_assert_eq(ist_frames_open_bytes(f.bytes, f.count, "t.dcm", 1000, &frames, &err), IST_OK, "%s", err.text);
+    cr_expect_eq(ist_frames_read(frames, 0, &b, &err), IST_E_INPUT);
+    cr_expect_not_null(strstr(err.text, "no decoder for JPEG 2000"), "%s", err.text);
+    ist_frames_close(&frames);
+}
+
+/* DCMTK goes into each sequence by calling itself. */
+Test(io_dicom, sequences_in_sequences_end_before_the_stack_does) {
+    enum { LEVELS = 100000, LEVEL = 20 };
+    static const uint8_t level[LEVEL] = {0x40, 0,    0,    1,    'S', 'Q',  0,    0,    0xFF, 0xFF,
+                                         0xFF, 0xFF, 0xFE, 0xFF, 0,   0xE0, 0xFF, 0xFF, 0xFF, 0xFF};
+    dicom_file f;
+    need_dicom();
+    dicom_begin(&f, "1");
+    uint8_t *bytes = malloc(f.count + LEVELS * LEVEL);
+    memcpy(bytes, f.bytes, f.count);
+    for (size_t i = 0; i < LEVELS; i++) memcpy(bytes + f.count + i * LEVEL, level, LEVEL);
+    ist_frames *frames = NULL;
+    ist_error err = {0};
+    cr_expect_eq(ist_frames_open_bytes(bytes, f.count + LEVELS * LEVEL, "t.dcm", 1000, &frames, &err), IST_E_INPUT);
+    cr_expect_not_null(strstr(err.text, "t.dcm: damaged DICOM"), "%s", err.text);
+    free(bytes);
+}
