@@ -545,17 +545,18 @@ static bool find_beside_program(const char *relative, const char *file, char **p
 }
 
 /* The default checkpoint (or the demo frames, without an option): in $ISTHMUS_WEIGHTS_DIR when that is set; else where
- * it is installed, beside an installation that was moved, beside a program that was built (CMake puts a link into the
- * build folder, wherever that is), or in the source tree around the build folder (build or build/NAME). */
+ * the program's own are: below the prefix that it is in, wherever that was moved to, beside a program that was built
+ * (CMake puts a link into the build folder, wherever that is), or in the source tree around the build folder (build or
+ * build/NAME); else where they were to be installed. */
 static int find_default(const char *file, const char *option, char **path) {
     const char *folder = getenv("ISTHMUS_WEIGHTS_DIR");
     bool given = folder && *folder;
     if (!given) folder = ISTHMUS_DATADIR "/weights";
-    if (find_in(folder, file, path)) return CLI_SUCCESS;
     if (!given &&
         (find_beside_program("../share/isthmus/weights", file, path) || find_beside_program("weights", file, path) ||
          find_beside_program("../weights", file, path) || find_beside_program("../../weights", file, path)))
         return CLI_SUCCESS;
+    if (find_in(folder, file, path)) return CLI_SUCCESS;
     if (!option) return cli_fail(CLI_FAILED, "there are no demo frames in %s; name images", folder);
     return cli_fail(CLI_BAD_MODEL, "there is no %s in %s; name a checkpoint with --%s FILE", file, folder, option);
 }

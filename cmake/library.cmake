@@ -37,14 +37,15 @@ foreach(t isthmus isthmus_static)
   target_link_libraries(${t} PRIVATE OpenCL::OpenCL PkgConfig::JANSSON PkgConfig::LIBZIP Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
 
-# The process in which the library runs what a driver may not survive (src/device/probe.h).
+# The process in which the library runs what a driver may not survive (src/device/probe.h). Its folder has the number of
+# the library's SONAME, so that libraries of different ones can be installed side by side.
 add_executable(isthmus_probe ${PROJECT_SOURCE_DIR}/src/isthmus_probe.c)
 set_target_properties(isthmus_probe PROPERTIES OUTPUT_NAME isthmus-probe RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 target_include_directories(isthmus_probe PRIVATE ${PROJECT_BINARY_DIR}/view/probe ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(isthmus_probe PRIVATE ist_device)
 add_dependencies(isthmus isthmus_probe)
 add_dependencies(isthmus_static isthmus_probe)
-install(TARGETS isthmus_probe RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/isthmus)
+install(TARGETS isthmus_probe RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/isthmus/${PROJECT_VERSION_MAJOR})
 
 install(TARGETS isthmus isthmus_static EXPORT isthmusTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -243,7 +243,8 @@ endforeach()
 # The installed tree as a stranger uses it. Sanitized libraries need a sanitized user, so not there.
 if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
   add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR})
-  set_tests_properties(install PROPERTIES LABELS install TIMEOUT 300)
+  set_tests_properties(install PROPERTIES LABELS install TIMEOUT 900
+    ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")
 endif()
 
 # Scripts that install packages ask first.

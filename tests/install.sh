@@ -1,12 +1,13 @@
 #!/bin/sh
 # Installs the build into an empty folder and uses it from there as a stranger would: exported symbols, pkg-config with
-# C and C++ (shared), CMake package with both libraries, the installed program. ctest runs it: install.sh BUILD
+# C and C++ (shared), CMake package with both libraries, the installed program, all of it moved.
+# ctest runs it: install.sh BUILD
 set -eu
 build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
-cmake --install "$build" --prefix "$prefix" >"$work/log"
+cmake --install "$build" --prefix "$prefix" >"$work/log" # whoever may write there; no root
 libdir=$(dirname "$(find "$prefix" -name libisthmus.so)")
 PKG_CONFIG_PATH=$libdir/pkgconfig
 LD_LIBRARY_PATH=$libdir
@@ -63,15 +64,16 @@ cmake --build "$work/package/build" >"$work/log" || { cat "$work/log"; exit 1; }
 "$work/package/build/use_static"
 
 echo "isthmus-probe: found from where the library is, once"
-test -x "$libdir/isthmus/isthmus-probe"
+probe=$libdir/isthmus/${version%%.*}/isthmus-probe
+test -x "$probe"
 cat >"$work/probe.sh" <<SH
 #!/bin/sh
 echo x >>"$work/probed"
-exec "$libdir/isthmus/isthmus-probe.real" "\$@"
+exec "\$0.real" "\$@"
 SH
-mv "$libdir/isthmus/isthmus-probe" "$libdir/isthmus/isthmus-probe.real"
-mv "$work/probe.sh" "$libdir/isthmus/isthmus-probe"
-chmod +x "$libdir/isthmus/isthmus-probe"
+mv "$probe" "$probe.real"
+mv "$work/probe.sh" "$probe"
+chmod +x "$probe"
 cat >"$work/open.c" <<'C'
 #include <isthmus.h>
 #include <stdio.h>
@@ -90,6 +92,19 @@ ISTHMUS_CACHE_DIR="$work/cache" "$work/open"
 ISTHMUS_CACHE_DIR="$work/cache" "$work/open" # known by now
 test "$(cat "$work/probed")" = x
 
+echo "moved: what was installed is found from where it is now"
+mv "$prefix" "$work/elsewhere"
+prefix=$work/elsewhere
+libdir=$prefix${libdir#"$work/prefix"}
+PKG_CONFIG_PATH=$libdir/pkgconfig
+LD_LIBRARY_PATH=$libdir
+ISTHMUS_CACHE_DIR="$work/cache_moved" "$work/open"
+test "$(cat "$work/probed")" = "$(printf 'x\nx')"
+# shellcheck disable=SC2046
+cc "$work/open.c" -o "$work/open_moved" $(pkg-config --cflags --libs isthmus)
+rm -r "$work/package/build"
+cmake -G Ninja -S "$work/package" -B "$work/package/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+
 if [ -e "$build/isthmus" ]; then
     echo "program"
     "$prefix/bin/isthmus" --version
@@ -98,4 +113,14 @@ if [ -e "$build/isthmus" ]; then
     grep -q 'audit of true' "$work/audit"
     "$prefix/bin/isthmus-audit" -- true 2>"$work/alone"
     grep -q 'audit of true' "$work/alone"
+    echo "weights: found from where the program is, and whole"
+    weights=$prefix/share/isthmus/weights
+    (cd "$weights" && sha256sum --quiet -c SHA256SUMS)
+    "$prefix/bin/isthmus" predict "$weights/demo/frame-001.png" -o "$work/out" --quiet
+    grep -q '"name":"bone"' "$work/out/frames.ndjson"
+    mv "$weights" "$work/away"
+    code=0
+    "$prefix/bin/isthmus" predict "$work/away/demo/frame-001.png" -o "$work/out2" 2>"$work/said" || code=$?
+    test "$code" = 4
+    grep -q 'there is no dfine_n_demo.safetensors in ' "$work/said"
 fi

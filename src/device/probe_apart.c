@@ -21,6 +21,7 @@
 extern char **environ;
 
 #define PROGRAM    "isthmus-probe"
+#define FOLDER     "isthmus/" ISTHMUS_ABI "/" /* below the library's; by SONAME, as the libraries are */
 #define PATIENCE   60000 /* milliseconds for one line; the slowest seen takes 2 s */
 #define NOT_BEGUN  (-2)  /* of `at` below: not even the first step */
 #define JOINED     (-1)  /* all probes are built as one program; else the probe's number */
@@ -40,7 +41,7 @@ ist_cache_key ist_probe_key(const ist_device *d) {
 
 /* In the folder of `file`, or where an installation has it from there. */
 static bool find_near(const char *file, char *path, size_t size) {
-    static const char *const near[] = {PROGRAM, "isthmus/" PROGRAM, "../" ISTHMUS_LIBDIR "/isthmus/" PROGRAM};
+    static const char *const near[] = {PROGRAM, FOLDER PROGRAM, "../" ISTHMUS_LIBDIR "/" FOLDER PROGRAM};
     const char *slash = strrchr(file, '/');
     for (size_t i = 0; slash && i < sizeof near / sizeof *near; i++)
         if (snprintf(path, size, "%.*s/%s", (int)(slash - file), file, near[i]) < (int)size && !access(path, X_OK))
@@ -60,7 +61,7 @@ static bool find_program(char *path, size_t size) {
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
     own[n > 0 ? n : 0] = '\0';
     if (find_near(own, path, size)) return true;
-    return snprintf(path, size, "%s/isthmus/%s", ISTHMUS_FULL_LIBDIR, PROGRAM) < (int)size && !access(path, X_OK);
+    return snprintf(path, size, "%s/" FOLDER PROGRAM, ISTHMUS_FULL_LIBDIR) < (int)size && !access(path, X_OK);
 }
 
 /* Ours without the layers that an audit puts between a program and its platforms: what is probed is no part of it.
