@@ -121,6 +121,9 @@ foreach(file ${IST_TESTS})
   if(NOT DEFINED IST_TEST_LIB_${layer} OR NOT TARGET ${IST_TEST_LIB_${layer}})
     continue()
   endif()
+  if(layer IN_LIST IST_TEST_DEVICE_LAYERS AND NOT ISTHMUS_DEVICE_TESTS)
+    continue()
+  endif()
   ist_test_lacks(${file} lacks)
   if(lacks)
     list(JOIN lacks " and " lacks)
@@ -241,7 +244,7 @@ foreach(file ${IST_TESTS})
 endforeach()
 
 # The installed tree as a stranger uses it. Sanitized libraries need a sanitized user, so not there.
-if(TARGET isthmus AND NOT ISTHMUS_SANITIZE)
+if(TARGET isthmus AND ISTHMUS_DEVICE_TESTS AND NOT ISTHMUS_SANITIZE)
   add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(install PROPERTIES LABELS install TIMEOUT 900
     ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")
@@ -253,7 +256,7 @@ set_tests_properties(asks PROPERTIES LABELS install TIMEOUT 60)
 
 # The page of `segment --serve` in a browser, where there is one.
 find_program(IST_PYTHON python3)
-if(TARGET isthmus_cli AND IST_PYTHON AND NOT ISTHMUS_SANITIZE)
+if(TARGET isthmus_cli AND IST_PYTHON AND ISTHMUS_DEVICE_TESTS AND NOT ISTHMUS_SANITIZE)
   add_test(NAME page COMMAND ${IST_PYTHON} ${PROJECT_SOURCE_DIR}/tests/page.py ${PROJECT_BINARY_DIR})
   set_tests_properties(page PROPERTIES LABELS page TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")

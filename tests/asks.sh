@@ -49,8 +49,8 @@ ln -s "$work/bin/id" "$work/few/id"
 run "without sudo nothing is run" 3 "" env PATH="$work/few" ISTHMUS_YES=1 sh "$work/install" </dev/null
 grep -q 'there is no sudo' "$work/said"
 
-# At a terminal, which script (util-linux) makes.
-if command -v script >/dev/null; then
+# At a terminal, which script (util-linux) makes where there are pseudo-terminals.
+if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     printf '#!/bin/sh\necho "sudo $*" >>"%s"\n' "$work/ran" >"$work/bin/sudo"
     chmod +x "$work/bin/sudo"
     answer() { printf '%s\n' "$1" | script -qec "sh $work/install" /dev/null; }

@@ -1,8 +1,19 @@
 #!/bin/sh
 # Installs the build into an empty folder and uses it from there as a stranger would: exported symbols, pkg-config with
-# C and C++ (shared), CMake package with both libraries, the installed program, all of it moved.
-# ctest runs it: install.sh BUILD
+# C and C++ (shared), CMake package with both libraries, the installed program, all of it moved. Then whether debian/
+# has what the build has. ctest runs it: install.sh BUILD
+#     install.sh debian [SUITE...]    the Debian packages (install_debian.sh)
+#     install.sh container            the steps of the Containerfile (install_container.sh)
 set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+case ${1:-} in
+debian | container)
+    kind=$1
+    shift
+    exec sh "$here/install_$kind.sh" "$@"
+    ;;
+"") echo "usage: sh tests/install.sh BUILD | debian [SUITE...] | container" >&2; exit 2 ;;
+esac
 build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -124,3 +135,18 @@ if [ -e "$build/isthmus" ]; then
     test "$code" = 4
     grep -q 'there is no dfine_n_demo.safetensors in ' "$work/said"
 fi
+
+echo "debian/: the version, the symbols and the packages to build with are those of the build"
+debian=$here/../debian
+same() { [ "$1" = "$2" ] || { echo "$3: $1, want $2"; exit 1; }; }
+same "$(sed -n '1s/.*(\(.*\)-[^-]*).*/\1/p' "$debian/changelog")" "$version" "version in debian/changelog"
+sed -n 's/^ \(ist_[a-z_]*\)@Base .*/\1/p' "$debian/libisthmus0.symbols" | sort >"$work/listed"
+diff "$work/declared" "$work/listed" || { echo "debian/libisthmus0.symbols is not the functions of isthmus.h"; exit 1; }
+# list FILE VARIABLE: the words that the script sets it to, over one or more lines.
+list() {
+    awk -v head="^ *$2=\"" '$0 ~ head { on = 1; sub(head, "") } on && /"/ { sub(/".*/, ""); print; exit } on' "$1"
+}
+for p in $(list "$here/../apps/demo.sh" packages) $(list "$here/../apps/demo.sh" optional) $(list "$here/run.sh" may); do
+    case $p in gcc | libc6-dev | pocl-opencl-icd) continue ;; esac # part of build-essential; for running
+    grep -q "^ $p\b.*,$" "$debian/control" || { echo "Build-Depends of debian/control lacks $p"; exit 1; }
+done

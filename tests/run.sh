@@ -5,8 +5,9 @@
 # machine) on what is quick of models, frames and programs; the page of `segment --serve` where Chromium is there, which
 # full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
-# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, Python's sdist
-# and wheel with a thousand engines, the audit built alone, and ten seconds of each fuzzer.
+# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, as root the
+# Debian packages of two releases and the container, Python's sdist and wheel with a thousand engines, the audit built
+# alone, and ten seconds of each fuzzer.
 # Installs what is missing where apt-get exists, and asks before sudo; uses no network when nothing is. Steps whose tool
 # cannot be had are named and left out. The last line counts tests, and each other step as one.
 #
@@ -32,7 +33,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev clinfo"
 python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # where there is a python3
-extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3"
+extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3 debootstrap"
 may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev" # isthmus does without igtl:// and these images where there is none
 
 . apps/as_root.sh
@@ -186,6 +187,16 @@ slurm_array() {
     case $code in 0) good ;; 77) ;; *) bad "tests/slurm.sh" ;; esac
 }
 
+# Debian's packages in bare roots of its releases, and the container; both need root.
+packages_and_container() {
+    for arguments in "debian bookworm trixie" container; do
+        # shellcheck disable=SC2086
+        sh tests/install.sh $arguments
+        code=$?
+        case $code in 0) good ;; 77) ;; *) bad "tests/install.sh $arguments" ;; esac
+    done
+}
+
 # The Python package as a stranger gets it: an sdist, a wheel from that, what auditwheel makes of it, the tests on PyPI's
 # newest NumPy, supervision, Ray on a cluster of two nodes, and an object store.
 python_wheel() {
@@ -289,6 +300,8 @@ if [ "$mode" = full ]; then
     sanitized_tests
     say "Python under the address sanitizer"
     python_sanitized
+    say "Debian packages and the container"
+    packages_and_container
     say "Python's sdist and wheel"
     python_wheel
     say "fuzzers, ten seconds each"
