@@ -111,28 +111,79 @@ bool cli_parse_float(const char *text, double low, double high, float *out) {
     return true;
 }
 
+size_t cli_value_length(const cli_option *option) {
+    size_t n = strcspn(option->value, " ");
+    return n > 3 && !strncmp(option->value + n - 3, "...", 3) ? n - 3 : n;
+}
+
+const char *cli_words(const cli_option *option, char *separator) {
+    const char *words = option->value ? strchr(option->value, ' ') : NULL;
+    if (!words) return NULL;
+    *separator = strchr(words, '|') ? '|' : ',';
+    return words + 1;
+}
+
+/* "a, b or c", or "a, b, c" where any of them may be given. */
+static size_t name_words(const cli_option *option, char *out, size_t size) {
+    char separator = ',';
+    const char *word = cli_words(option, &separator);
+    size_t used = 0;
+    for (size_t n; word && *word && used < size; word += n + !!word[n]) {
+        n = strcspn(word, "|,");
+        bool last = !word[n] || !word[n + 1];
+        const char *before = !used ? "" : last && separator == '|' ? " or " : ", ";
+        used += (size_t)snprintf(out + used, size - used, "%s%.*s", before, (int)n, word);
+    }
+    return used < size ? used : size - 1;
+}
+
+void cli_sentence(const cli_option *option, char *out, size_t size) {
+    const char *gap = strstr(option->help, "{}");
+    if (!gap) {
+        snprintf(out, size, "%s", option->help);
+        return;
+    }
+    size_t n = (size_t)snprintf(out, size, "%.*s", (int)(gap - option->help), option->help);
+    n += name_words(option, out + n, size - n);
+    snprintf(out + n, size - n, "%s", gap + 2);
+}
+
+static void print_option(const cli_option *o) {
+    char head[64], sentence[CLI_SENTENCE];
+    int n = o->id < 256 ? snprintf(head, sizeof head, "-%c, --%s", o->id, o->name)
+                        : snprintf(head, sizeof head, "    --%s", o->name);
+    if (o->value) snprintf(head + n, sizeof head - (size_t)n, " %.*s", (int)strcspn(o->value, " "), o->value);
+    if (strlen(head) > 26)
+        printf("  %s\n%29s", head, "");
+    else
+        printf("  %-26s ", head);
+    cli_sentence(o, sentence, sizeof sentence);
+    for (const char *p = sentence; *p; p++) { /* continuation lines stay in their column */
+        putchar(*p);
+        if (*p == '\n') printf("%29s", "");
+    }
+    putchar('\n');
+}
+
+static void print_examples(const char *examples) {
+    for (size_t n; *examples; examples += n + !!examples[n]) {
+        n = strcspn(examples, "\n");
+        printf("  %.*s\n", (int)n, examples);
+    }
+}
+
 static void print_help(const char *command, const cli_option *options) {
     bool sub = cli_this.has_subcommands;
-    for (const cli_command *c = cli_this.commands; c->name; c++)
-        if (!strcmp(c->name, command))
-            printf("usage: %s%s%s %s\n%s\n\noptions:\n", cli_this.name, sub ? " " : "", sub ? command : "", c->usage,
-                   c->summary);
-    for (const cli_option *o = options; o->name; o++) {
-        char head[64];
-        int n = o->id < 256 ? snprintf(head, sizeof head, "-%c, --%s", o->id, o->name)
-                            : snprintf(head, sizeof head, "    --%s", o->name);
-        if (o->value) snprintf(head + n, sizeof head - (size_t)n, " %s", o->value);
-        if (strlen(head) > 26)
-            printf("  %s\n%29s", head, "");
-        else
-            printf("  %-26s ", head);
-        for (const char *p = o->help; *p; p++) { /* continuation lines stay in their column */
-            putchar(*p);
-            if (*p == '\n') printf("%29s", "");
-        }
-        putchar('\n');
-    }
-    printf("  %-26s print this\n", "-h, --help");
+    const cli_command *c = cli_this.commands;
+    while (strcmp(c->name, command)) c++;
+    printf("usage: %s%s%s %s\n%s\n\noptions:\n", cli_this.name, sub ? " " : "", sub ? command : "", c->usage,
+           c->summary);
+    const cli_option *o = options;
+    for (; o->name; o++) print_option(o);
+    print_option(&(cli_option){"help", 'h', NULL, "print this"});
+    if (sub && o->value) printf("and, for images, those of %s %s\n", cli_this.name, o->value);
+    printf("\nexamples:\n");
+    print_examples(c->examples);
 }
 
 /* Expands the list into getopt's two forms. */

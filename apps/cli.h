@@ -1,4 +1,5 @@
-/* What the subcommands share: exit codes, the list of subcommands, option parsing, messages. isthmus-audit shares it too.
+/* What the subcommands share: exit codes, the list of subcommands, option parsing, messages. isthmus-audit shares it
+ * too.
  *
  * Data goes to stdout, everything else to stderr; every message is "isthmus: " and one sentence. */
 #ifndef CLI_H
@@ -21,32 +22,70 @@ enum {
     CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells expect */
 };
 
-/* Subcommand, what follows it on the command line, what it does. */
+/* Subcommand, what follows it on the command line, what it does, examples, one a line. Help, man pages and completion
+ * (commands.h) are printed from these rows and each command's options. */
 #define CLI_COMMANDS(X)                                                                                                \
-    X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks")                \
-    X(merge, "DIR... -o DIR", "join what predict --shard I/N has written in several runs")                             \
+    X(predict, "SOURCE... -o DIR [options]", "find objects in images, match them, cut out their masks",                \
+      "isthmus predict photos/ -o out\n"                                                                               \
+      "isthmus predict -r scans/ -o out --conf 0.5 --save json,overlay --resume\n"                                     \
+      "isthmus predict video/ -o out --track --device gpu")                                                            \
+    X(merge, "DIR... -o DIR", "join what predict --shard I/N has written in several runs",                             \
+      "isthmus merge out.1 out.2 out.3 -o out")                                                                        \
     X(segment, "SOURCE... -o DIR --boxes|--points FILE|--everything, or --serve HOST:PORT",                            \
-      "cut out what boxes, points and masks point at, or everything")                                                  \
-    X(live, "--from SRC --to DST... [options]", "a stream of frames: results as they come, newest frame first")          \
-    X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU")              \
-    X(bench, "[options]", "latency, throughput, time per stage on a generated frame")                                  \
-    X(profile, "[options]", "time of every kernel launch beside what the device can do")                               \
+      "cut out what boxes, points and masks point at, or everything",                                                  \
+      "isthmus segment photos/ -o out --boxes boxes.json\n"                                                            \
+      "isthmus segment photo.jpg -o out --everything --points-per-side 16\n"                                           \
+      "isthmus segment photos/ --serve 127.0.0.1:8000")                                                                \
+    X(live, "--from SRC --to DST... [options]", "a stream of frames: results as they come, newest frame first",        \
+      "isthmus live --from igtl://scanner:18944 --to igtl-listen://:18945 --deadline 40\n"                             \
+      "isthmus live --from frames/ --fps 25 --no-drop --to ndjson:-")                                                  \
+    X(eval, "--annotations FILE SOURCE...", "compare with ground truth: AP of boxes and masks, mask IoU",              \
+      "isthmus eval --annotations instances.json images/\n"                                                            \
+      "isthmus eval --annotations instances.json --results out/results.json")                                          \
+    X(bench, "[options]", "latency, throughput, time per stage on a generated frame",                                  \
+      "isthmus bench --json >before.json\n"                                                                            \
+      "isthmus bench --baseline before.json --max-regression 5%")                                                      \
+    X(profile, "[options]", "time of every kernel launch beside what the device can do",                               \
+      "isthmus profile --trace launches.json")                                                                         \
     X(audit, "[options] SOURCE...|-- PROGRAM|--source DIR",                                                            \
-      "what predict, a program or its sources move and wait for")                                                      \
-    X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device")                 \
-    X(tune, "[options]", "measure the kernel variants on this device and keep the fastest")                            \
-    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel variants and why")       \
-    X(info, "[--graph [--device SPEC]] FILE", "say what a checkpoint is, and what its network becomes")                \
-    X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors")
+      "what predict, a program or its sources move and wait for",                                                      \
+      "isthmus audit photos/\n"                                                                                        \
+      "isthmus audit --budget reads=1,writes=1 --sarif audit.sarif -- ./program input\n"                               \
+      "isthmus audit --source src/")                                                                                   \
+    X(verify, "[options] [SOURCE...]", "this device and precision against fp32 on a reference device",                 \
+      "isthmus verify --device gpu --precision fp16")                                                                  \
+    X(tune, "[options]", "measure the kernel variants on this device and keep the fastest",                            \
+      "isthmus tune --device gpu --batch 4")                                                                           \
+    X(devices, "[--json] [options]", "the OpenCL devices here, what they can do, which kernel variants and why",       \
+      "isthmus devices")                                                                                               \
+    X(info, "[--graph [--device SPEC]] FILE", "say what a checkpoint is, and what its network becomes",                \
+      "isthmus info model.pth\n"                                                                                       \
+      "isthmus info --graph --device gpu model.safetensors")                                                           \
+    X(convert, "IN OUT.safetensors [--half]", "turn a checkpoint into safetensors",                                    \
+      "isthmus convert model.pth model.safetensors")
 
-/* Each runs with argv[0] = its name and returns the exit code. */
-#define X(name, usage, summary) int cmd_##name(int argc, char **argv);
+/* One option; arrays of them end with a NULL name. `id` is the short letter, or a number from 256. */
+typedef struct cli_option {
+    const char *name;
+    int id;
+    /* NULL: it has no value; else what its value is called, "..." behind that when it may be given again, and behind a
+     * blank the words that it may be: "P auto|fp32" one of them, "LIST json,masks" any of them. At the end of an array:
+     * the command whose options this one takes too, or NULL. */
+    const char *value;
+    const char *help; /* a sentence; {} in it stands for those words */
+} cli_option;
+
+/* Each runs with argv[0] = its name and returns the exit code; its options. */
+#define X(name, usage, summary, examples)                                                                              \
+    int cmd_##name(int argc, char **argv);                                                                             \
+    extern const cli_option cmd_##name##_options[];
 CLI_COMMANDS(X)
 #undef X
 
-/* What follows a command's name on the command line, what it does. */
+/* A row of CLI_COMMANDS, the options of that command, and what runs it. */
 typedef struct cli_command {
-    const char *name, *usage, *summary;
+    const char *name, *usage, *summary, *examples;
+    const cli_option *options;
     int (*run)(int argc, char **argv);
 } cli_command;
 
@@ -60,15 +99,18 @@ typedef struct cli_program {
 
 extern const cli_program cli_this;
 
-/* One option; arrays of them end with a NULL name. `id` is the short letter, or a number from 256. */
-typedef struct cli_option {
-    const char *name;
-    int id;
-    const char *value; /* what its value is called; NULL: it has none */
-    const char *help;
-} cli_option;
+/* The words that an option's value may be, as one of `separators` stands between them; NULL: it may be anything. */
+const char *cli_words(const cli_option *option, char *separator);
 
-enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 48 };
+/* Length of the name of an option's value, without "..." and words. */
+size_t cli_value_length(const cli_option *option);
+
+/* The help of an option with {} filled in, lines as in the source. */
+void cli_sentence(const cli_option *option, char *out, size_t size);
+
+enum { CLI_SENTENCE = 1024 /* room for the longest */ };
+
+enum { CLI_END = -1, CLI_STOP = -2, CLI_MAX_OPTIONS = 64 };
 
 /* Next option of `command`: its id with *value set, CLI_END when only arguments are left (from the global optind on,
  * getopt's), CLI_STOP when the program must end with *exit_code: help was printed or a mistake was named. The value of

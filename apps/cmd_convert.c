@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const cli_option options[] = {
+const cli_option cmd_convert_options[] = {
     {"half", 256, NULL, "store floating point tensors as 16 bit"},
-    {"set", 257, "KEY=VALUE",
+    {"set", 257, "KEY=VALUE...",
      "write this into the metadata: image_size=256, a segmenter's input;\n"
      "activation=silu, a D-FINE trained by DEIM; may be given again"},
     {NULL, 0, NULL, NULL},
@@ -65,7 +65,7 @@ static bool parse(int argc, char **argv, settings *s, int *code) {
     int id;
     const char *value;
     *s = (settings){0};
-    while ((id = cli_next("convert", options, argc, argv, &value, code)) != CLI_END) {
+    while ((id = cli_next("convert", cmd_convert_options, argc, argv, &value, code)) != CLI_END) {
         if (id == CLI_STOP) return false;
         if (id == 256) s->half = true;
         if (id != 257) continue;

@@ -14,7 +14,7 @@
 enum { OPTION_JSON = 256 };
 
 #define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
-static const cli_option options_list[] = {{"json", OPTION_JSON, NULL, "print a JSON array instead of a table"},
+const cli_option cmd_devices_options[] = {{"json", OPTION_JSON, NULL, "print a JSON array instead of a table"},
                                           PREDICT_MODEL_OPTIONS(X)
                                               PREDICT_BATCH_OPTION(X, "frames"){NULL, 0, NULL, NULL}};
 #undef X
@@ -225,7 +225,7 @@ static int parse(int argc, char **argv, predict_options *o, bool *json, bool *st
     const char *value;
     int id, code = CLI_SUCCESS;
     *o = (predict_options){.command = "devices", .masks = true, .max_objects = 16, .batch = 1};
-    while (!code && (id = cli_next("devices", options_list, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next("devices", cmd_devices_options, argc, argv, &value, &code)) != CLI_END) {
         bool taken;
         *stop = id == CLI_STOP;
         if (*stop) return code;

@@ -11,10 +11,10 @@
 
 enum { OPTION_GRAPH = 256, OPTION_JSON, OPTION_SHA256 };
 
-static const cli_option options[] = {
+const cli_option cmd_info_options[] = {
     {"graph", OPTION_GRAPH, NULL, "print its network: label, kind, result and multiply-adds of each node"},
     {"device", OPTION_DEVICE, "SPEC", "with --graph: the kernel variants that this device takes, and its launches"},
-    {"precision", OPTION_PRECISION, "P", "with --device: auto, fp32, fp16 or bf16 (auto)"},
+    {"precision", OPTION_PRECISION, PREDICT_PRECISION_VALUE, "with --device: {} (auto)"},
     {"json", OPTION_JSON, NULL, "with --graph: print one JSON object"},
     {"sha256", OPTION_SHA256, NULL, "print the file's SHA-256 and nothing else of it, as sha256sum does"},
     {NULL, 0, NULL, NULL},
@@ -111,7 +111,7 @@ int cmd_info(int argc, char **argv) {
     const char *value;
     bool graph = false, sum = false, precise = false;
     info_graph_options o = {.precision = IST_PRECISION_AUTO};
-    while (!code && (id = cli_next("info", options, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next("info", cmd_info_options, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) return code;
         if (id == OPTION_GRAPH) graph = true;
         if (id == OPTION_SHA256) sum = true;

@@ -6,15 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SEND_WORD(id, name, suffix) name ","
+
 /* Option, letter (none), name, name of its value, help. */
 #define LIVE_OPTIONS(X)                                                                                                \
     X(FROM, 0, "from", "SRC",                                                                                          \
       "igtl://HOST:PORT[/DEVICE], igtl-listen://[HOST]:PORT, raw:WxH:FORMAT\n"                                         \
       "(frames on standard input: gray8, rgb24, gray16le) or a folder")                                                \
-    X(TO, 0, "to", "DST",                                                                                              \
+    X(TO, 0, "to", "DST...",                                                                                           \
       "igtl-listen://[HOST]:PORT, ndjson:-, ndjson:FILE or a folder; may be given\n"                                   \
       "several times. Ports are opened on 127.0.0.1 unless HOST says otherwise")                                       \
-    X(SEND, 0, "send", "LIST",                                                                                         \
+    X(SEND, 0, "send", "LIST " LIVE_SENDS(SEND_WORD),                                                                  \
       "for OpenIGTLink: labels (IMAGE), string (JSON), boxes (POINT), contours\n"                                      \
       "(POLYDATA), overlay (IMAGE) (labels,string)")                                                                   \
     X(DEADLINE, 0, "deadline", "MS", "give up a frame that cannot be answered so soon after it arrived")               \
@@ -40,7 +42,7 @@ enum {
 
 #define LIVE_ROW(id, letter, name, value, help)  {name, LIVE_OPTION_##id, value, help},
 #define MODEL_ROW(id, letter, name, value, help) {name, OPTION_##id, value, help},
-static const cli_option live_list[] = {LIVE_OPTIONS(LIVE_ROW) PREDICT_MODEL_OPTIONS(MODEL_ROW) PREDICT_DEVICE_OPTION(
+const cli_option cmd_live_options[] = {LIVE_OPTIONS(LIVE_ROW) PREDICT_MODEL_OPTIONS(MODEL_ROW) PREDICT_DEVICE_OPTION(
     MODEL_ROW, "") PREDICT_TRACK_OPTIONS(MODEL_ROW) PREDICT_TRUST_OPTIONS(MODEL_ROW){NULL, 0, NULL, NULL}};
 
 static int parse_send(const char *list, unsigned *send) {
@@ -169,7 +171,7 @@ int cmd_live(int argc, char **argv) {
                                  .batch = 1}};
     const char *value;
     int id, code = CLI_SUCCESS;
-    while (!code && (id = cli_next("live", live_list, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next("live", cmd_live_options, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) {
             predict_options_free(&o.engine);
             return code;

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const cli_option options[] = {
+const cli_option cmd_merge_options[] = {
     {"output", 'o', "DIR", "folder to write to; made when missing"},
     {"quiet", 256, NULL, "no summary; failures are still named"},
     {NULL, 0, NULL, NULL},
@@ -331,7 +331,7 @@ static bool is_input(const merge *m) {
 static bool parse(int argc, char **argv, merge *m, int *code) {
     const char *value;
     int id;
-    while ((id = cli_next("merge", options, argc, argv, &value, code)) != CLI_END) {
+    while ((id = cli_next("merge", cmd_merge_options, argc, argv, &value, code)) != CLI_END) {
         if (id == CLI_STOP) return false;
         if (id == 'o') m->output = value;
         if (id == 256) m->quiet = true;

@@ -23,15 +23,15 @@ enum {
 };
 
 #define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
-static const cli_option options_list[] = {PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
-                                              PREDICT_BATCH_OPTION(X, "frames") TUNE_OPTIONS(X){NULL, 0, NULL, NULL}};
+const cli_option cmd_tune_options[] = {PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
+                                           PREDICT_BATCH_OPTION(X, "frames") TUNE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static int parse(int argc, char **argv, predict_options *o, bool *stop) {
     const char *value;
     int id, code = CLI_SUCCESS;
     *o = (predict_options){.command = "tune", .masks = true, .max_objects = 16, .batch = 1};
-    while (!code && (id = cli_next("tune", options_list, argc, argv, &value, &code)) != CLI_END) {
+    while (!code && (id = cli_next("tune", cmd_tune_options, argc, argv, &value, &code)) != CLI_END) {
         bool taken;
         *stop = id == CLI_STOP;
         if (*stop) return code;

@@ -20,7 +20,7 @@ enum { MAX_SIDE = 65536, REGRESSION = 5 /* percent */ };
 
 #define BENCH_OPTIONS(X)                                                                                               \
     X(FRAMES, 0, "frames", "N", "frames measured, for latency and again for throughput (100)")                         \
-    X(SCOPE, 0, "scope", "S",                                                                                          \
+    X(SCOPE, 0, "scope", "S upload_to_packet|kernels|file_to_file",                                                    \
       "upload_to_packet: from pixels in memory to results in memory (default);\n"                                      \
       "kernels: the device's part alone; file_to_file: what predict does,\n"                                           \
       "from a PNG to result files")                                                                                    \
@@ -40,8 +40,8 @@ enum {
 };
 
 #define X(id, letter, name, value, help) {name, OPTION_##id, value, help},
-static const cli_option bench_list[] = {BENCH_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option profile_list[] = {PROFILE_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
+const cli_option cmd_bench_options[] = {BENCH_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
+const cli_option cmd_profile_options[] = {PROFILE_OPTIONS(X) ENGINE_OPTIONS(X) FRAME_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
 static const char *const scope_names[] = {[MEASURE_UPLOAD_TO_PACKET] = "upload_to_packet",
@@ -129,7 +129,8 @@ int measure_parse(int argc, char **argv, measure *m, bool *stop) {
     m->options = (predict_options){.command = argv[0], .masks = true, .max_objects = 1, .batch = 1, .quiet = true};
     const char *value;
     int id, code = CLI_SUCCESS;
-    while (!code && (id = cli_next(argv[0], bench ? bench_list : profile_list, argc, argv, &value, &code)) != CLI_END) {
+    const cli_option *list = bench ? cmd_bench_options : cmd_profile_options;
+    while (!code && (id = cli_next(argv[0], list, argc, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) {
             *stop = true;
             return code;

@@ -125,15 +125,21 @@ int predict_parse_precision(const char *command, const char *text, ist_precision
 /* As it is written behind --precision. */
 const char *predict_precision_name(ist_precision precision);
 
+/* Value of a --precision. */
+#define PREDICT_PRECISION_VALUE "P auto|fp32|fp16|bf16"
+/* Value of a --save. */
+#define PREDICT_SAVE_WORD(id, name) name ","
+#define PREDICT_SAVE_VALUE          "LIST " PREDICT_SAVES(PREDICT_SAVE_WORD)
+
 /* Values of --precision and of options that are whole numbers; 0, or the exit code when a mistake was named. */
 /* Options of every command that opens an engine, for its list: X(id, letter or 0, name, name of its value, help). */
 #define PREDICT_SEGMENTER_OPTIONS(X)                                                                                   \
     X(SEGMENTER, 0, "segmenter", "FILE", "MobileSAM or SAM ViT-B checkpoint; default: the demo weights")               \
     X(SEGMENTER_SIZE, 0, "segmenter-size", "N", "segmenter input: N x N pixels (what its checkpoint says, else 1024)") \
-    X(RESIZE_ORDER, 0, "resize-order", "O",                                                                            \
+    X(RESIZE_ORDER, 0, "resize-order", "O auto|horizontal|vertical|pillow13",                                          \
       "axis that is resampled first: horizontal (as Pillow 11 and 12; auto is the same),\n"                            \
       "vertical, or pillow13 (vertical for tall pictures, as Pillow 13.0)")                                            \
-    X(PRECISION, 0, "precision", "P", "auto, fp32, fp16 or bf16 (auto)")
+    X(PRECISION, 0, "precision", PREDICT_PRECISION_VALUE, "{} (auto)")
 #define PREDICT_MODEL_OPTIONS(X)                                                                                       \
     X(DETECTOR, 0, "detector", "FILE", "D-FINE checkpoint (.pth, .pt, .safetensors); default: the demo weights")       \
     PREDICT_SEGMENTER_OPTIONS(X)                                                                                       \

@@ -66,8 +66,7 @@
 
 #define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
 
-#define SAVE_OPTION(X)                                                                                                 \
-    X(SAVE, 0, "save", "LIST", "json, ndjson, masks, overlay, yolo, csv, mot (json,ndjson,masks,overlay)")
+#define SAVE_OPTION(X)  X(SAVE, 0, "save", PREDICT_SAVE_VALUE, "{} (json,ndjson,masks,overlay)")
 
 #define SHARD_OPTION(X)                                                                                                \
     X(SHARD, 0, "shard", "I/N",                                                                                        \
@@ -115,7 +114,7 @@
     X(OUTPUT, 'o', "output", "DIR", "keep the results there, as predict writes them")                                  \
     X(CONF, 0, "conf", "P", "keep detections with a score above P (0.001)")                                            \
     X(MAX_OBJECTS, 0, "max-objects", "N", "most objects per image, 1 to 300 (100)")                                    \
-    X(SAVE, 0, "save", "LIST", "with -o: what to write besides results.json (ndjson)")
+    X(SAVE, 0, "save", PREDICT_SAVE_VALUE, "with -o: what to write besides results.json (ndjson): {}")
 
 #define VERIFY_OPTIONS(X)                                                                                              \
     X(CONF, 0, "conf", "P", "compare detections with a score above P (0.4)")                                           \
@@ -132,14 +131,14 @@ enum {
 };
 
 #define X(id, letter, name, value, help) {name, letter ? letter : OPTION_##id, value, help},
-static const cli_option predict_list[] = {
+const cli_option cmd_predict_options[] = {
     PREDICT_FIRST_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X) RUN_OPTIONS(X)
         PREDICT_TRACK_OPTIONS(X) PREDICT_LAST_OPTIONS(X) PREDICT_TRUST_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option segment_list[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) PREDICT_WINDOW_OPTION(X) DEVICES_OPTION(
+const cli_option cmd_segment_options[] = {SEGMENT_OPTIONS(X) PREDICT_SEGMENTER_OPTIONS(X) PREDICT_WINDOW_OPTION(X) DEVICES_OPTION(
     X) FOLDER_OPTIONS(X) BATCH_OPTION(X) RESUME_OPTIONS(X) SHARD_OPTION(X) SAVE_OPTION(X){NULL, 0, NULL, NULL}};
-static const cli_option eval_list[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
+const cli_option cmd_eval_options[] = {EVAL_OPTIONS(X) MODEL_OPTIONS(X) ENGINE_OPTIONS(X) NMS_OPTIONS(X) BATCH_OPTION(X)
                                            RUN_OPTIONS(X){NULL, 0, NULL, NULL}};
-static const cli_option verify_list[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
+const cli_option cmd_verify_options[] = {VERIFY_OPTIONS(X) PREDICT_MODEL_OPTIONS(X) PREDICT_DEVICE_OPTION(X, "")
                                              ENGINE_OPTIONS(X){NULL, 0, NULL, NULL}};
 #undef X
 
@@ -484,7 +483,10 @@ static const char *name_of(const cli_option *list, int id) {
 int predict_parse(int argc, char **argv, predict_options *o, bool *stop) {
     ist_config defaults = ist_config_default();
     bool eval = !strcmp(argv[0], "eval"), verify = !strcmp(argv[0], "verify"), segment = !strcmp(argv[0], "segment");
-    const cli_option *list = eval ? eval_list : verify ? verify_list : segment ? segment_list : predict_list;
+    const cli_option *list = eval      ? cmd_eval_options
+                             : verify  ? cmd_verify_options
+                             : segment ? cmd_segment_options
+                                       : cmd_predict_options;
     *o = (predict_options){.command = argv[0],
                            .masks = true,
                            .segment = segment,

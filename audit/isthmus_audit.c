@@ -14,8 +14,9 @@ static int run(int argc, char **argv) {
 
 static const cli_command commands[] = {
     {"audit", "[options] -- PROGRAM ARGS|--source DIR",
-     "what a program or its sources move between host and device and wait for", run},
-    {NULL, NULL, NULL, NULL},
+     "what a program or its sources move between host and device and wait for",
+     "isthmus-audit --budget reads=1,writes=1 -- ./program input\nisthmus-audit --source src/", cmd_audit_options, run},
+    {0},
 };
 
 const cli_program cli_this = {"isthmus-audit", commands, false};

@@ -33,7 +33,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev clinfo"
 python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # where there is a python3
-extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3 debootstrap"
+extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3 debootstrap mandoc groff zsh fish"
 may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev" # isthmus does without igtl:// and these images where there is none
 
 . apps/as_root.sh

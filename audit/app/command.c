@@ -25,11 +25,11 @@ enum {
 #undef X
 };
 
-static const cli_option options_list[] = {
+const cli_option cmd_audit_options[] = {
 #define X(id, field, name, value, help) {name, OPTION_##id, value, help},
     OPTIONS(X)
 #undef X
-        {NULL, 0, NULL, NULL},
+        {NULL, 0, "predict", NULL},
 };
 
 static void take_option(int id, const char *value, audit_options *o) {
@@ -63,7 +63,7 @@ static int audit_program(char **argv, const audit_options *o) {
 
 /* The option of ours that argv[i] is, its value in *value and the last argument it takes in *last; NULL: none. */
 static const cli_option *own_option(int argc, char **argv, int i, const char **value, int *last) {
-    for (const cli_option *o = options_list; o->name; o++) {
+    for (const cli_option *o = cmd_audit_options; o->name; o++) {
         size_t n = strlen(o->name);
         if (strncmp(argv[i], "--", 2) || strncmp(argv[i] + 2, o->name, n)) continue;
         const char *rest = argv[i] + 2 + n;
@@ -124,7 +124,7 @@ int audit_command(int argc, char **argv, audit_own *own) {
     bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
     while (end < argc && strcmp(argv[end], "--")) end++;
     if (end == argc && !help) return audit_other(argc, argv, &o, own);
-    while ((id = cli_next("audit", options_list, end, argv, &value, &code)) != CLI_END) {
+    while ((id = cli_next("audit", cmd_audit_options, end, argv, &value, &code)) != CLI_END) {
         if (id == CLI_STOP) return code;
         take_option(id, value, &o);
     }
