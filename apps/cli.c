@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const cli_option cli_common_options[CLI_COMMON + 1] = {
+    {"config", CLI_CONFIG, "FILE",
+     "options from a TOML file, [predict] conf = 0.5 for example, that are not on the\n"
+     "command line"},
+    {"help", 'h', NULL, "print this"},
+    {NULL, 0, NULL, NULL},
+};
+
 char *cli_printable(char *text) {
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7F) *p = '?';
@@ -180,7 +188,7 @@ static void print_help(const char *command, const cli_option *options) {
            c->summary);
     const cli_option *o = options;
     for (; o->name; o++) print_option(o);
-    print_option(&(cli_option){"help", 'h', NULL, "print this"});
+    for (int i = !sub; i < CLI_COMMON; i++) print_option(&cli_common_options[i]);
     if (sub && o->value) printf("and, for images, those of %s %s\n", cli_this.name, o->value);
     printf("\nexamples:\n");
     print_examples(c->examples);
@@ -196,6 +204,7 @@ static void expand(const cli_option *options, struct option *longs, char *shorts
         if (o->id < 256 && o->value) shorts[s++] = ':';
     }
     longs[n++] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[n++] = (struct option){"config", required_argument, NULL, CLI_CONFIG}; /* gone by now, or without its file */
     longs[n] = (struct option){0};
     shorts[s++] = 'h';
     shorts[s] = '\0';
@@ -210,7 +219,7 @@ static const cli_option *find_nameless(const cli_option *options, int id, const 
 
 int cli_next(const char *command, const cli_option *options, int argc, char **argv, const char **value,
              int *exit_code) {
-    struct option longs[CLI_MAX_OPTIONS + 2];
+    struct option longs[CLI_MAX_OPTIONS + CLI_COMMON + 1];
     char shorts[2 * CLI_MAX_OPTIONS + 4];
     expand(options, longs, shorts);
     opterr = 0;
@@ -223,7 +232,7 @@ int cli_next(const char *command, const cli_option *options, int argc, char **ar
         *exit_code = CLI_SUCCESS;
         return CLI_STOP;
     }
-    if (id == '?' || id == ':') {
+    if (id == '?' || id == ':' || id == CLI_CONFIG) {
         const char *option = optind > at && optind <= argc ? argv[optind - 1] : argv[at];
         if (id == ':')
             *exit_code = cli_usage(command, "option '%s' needs a value", option);

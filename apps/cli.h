@@ -99,6 +99,10 @@ typedef struct cli_program {
 
 extern const cli_program cli_this;
 
+/* What every command takes beside its own: --config (config.h), of isthmus only, and --help. */
+enum { CLI_CONFIG = 0x7FFF, CLI_COMMON = 2 };
+extern const cli_option cli_common_options[CLI_COMMON + 1];
+
 /* The words that an option's value may be, as one of `separators` stands between them; NULL: it may be anything. */
 const char *cli_words(const cli_option *option, char *separator);
 

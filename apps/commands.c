@@ -13,6 +13,7 @@ const cli_option *cli_each_option(const cli_command *command, const cli_option *
     const cli_option *o = previous ? previous + 1 : command->options;
     const cli_command *more = !o->name && o->value ? cli_find_command(o->value) : NULL;
     if (more) o = more->options;
+    if (!o->name && o != &cli_common_options[CLI_COMMON]) o = cli_common_options + !cli_this.has_subcommands;
     return o->name ? o : NULL;
 }
 

@@ -40,8 +40,6 @@ static void put_clause(const cli_option *o, const char *escaped, const char *quo
     put_quoted(sentence, first_clause(sentence), escaped, quote);
 }
 
-static const cli_option help_option = {"help", 'h', NULL, "print the options"};
-
 /* ---- bash ---- */
 
 static const char bash_begin[] =
@@ -125,7 +123,7 @@ static void print_bash(void) {
     puts("--help --version --completion --man' -- \"$cur\"))");
     fputs(bash_middle, stdout);
     for (const cli_command *c = cli_this.commands; c->name; c++) {
-        printf("    %s)\n        arguments=%s\n        options='--help -h", c->name, bash_kinds[cli_argument_kind(c)]);
+        printf("    %s)\n        arguments=%s\n        options='", c->name, bash_kinds[cli_argument_kind(c)]);
         for (const cli_option *o = NULL; (o = cli_each_option(c, o));) {
             printf(" --%s", o->name);
             if (o->id < 256) printf(" -%c", o->id);
@@ -220,7 +218,6 @@ static void print_zsh(void) {
          "        case $words[1] in");
     for (const cli_command *c = cli_this.commands; c->name; c++) {
         printf("        %s)\n            _arguments -s -S \\\n", c->name);
-        zsh_option(&help_option);
         for (const cli_option *o = NULL; (o = cli_each_option(c, o));) zsh_option(o);
         cli_kind kind = cli_argument_kind(c);
         if (kind == CLI_NO_VALUE)
@@ -291,7 +288,6 @@ static void print_fish(void) {
         if (kind == CLI_FOLDER)
             printf("complete -c isthmus -n '__fish_seen_subcommand_from %s' -a '(__fish_complete_directories)'\n",
                    c->name);
-        fish_option(c, &help_option);
         for (const cli_option *o = NULL; (o = cli_each_option(c, o));) fish_option(c, o);
     }
 }

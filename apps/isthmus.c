@@ -1,5 +1,5 @@
 /* The program: chooses the subcommand. Everything else is in cmd_*.c. */
-#include "commands.h"
+#include "config.h"
 #include "spare_cache.h"
 
 #include "io/image_format.h"
@@ -70,8 +70,9 @@ static int print(int argc, char **argv) {
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_help(stdout);
     } else if (!strcmp(name, "--version")) {
-        printf("isthmus %s\nOpenIGTLink %s\n", ist_version(),
-               ist_igtl_available() ? ist_igtl_version() : "no (built without it)");
+        static const char without[] = "no (built without it)";
+        printf("isthmus %s\nOpenIGTLink %s\n", ist_version(), ist_igtl_available() ? ist_igtl_version() : without);
+        printf("toml++ %s\n", config_library() ? config_library() : without);
         print_formats();
     } else if (!strcmp(name, "--man")) {
         const cli_command *c = what ? cli_find_command(what) : NULL;
@@ -96,6 +97,17 @@ static int run(const cli_command *c, int argc, char **argv) {
     return code;
 }
 
+static int run_with_config(const cli_command *c, int argc, char **argv) {
+    config file;
+    int code = config_apply(&file, c, argc, argv);
+    if (!code) {
+        code = run(c, file.argc, file.argv);
+        if (code == CLI_USAGE) config_explain(&file);
+    }
+    config_free(&file);
+    return code;
+}
+
 int main(int argc, char **argv) {
     cli_hold_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
@@ -107,6 +119,6 @@ int main(int argc, char **argv) {
     int code = print(argc, argv);
     if (code >= 0) return cli_finish(code);
     const cli_command *c = cli_find_command(name);
-    if (c) return cli_finish(run(c, argc - 1, argv + 1));
+    if (c) return cli_finish(run_with_config(c, argc - 1, argv + 1));
     return cli_fail(CLI_USAGE, "'%s' is not a subcommand; isthmus --help lists them", name);
 }

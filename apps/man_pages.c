@@ -114,7 +114,7 @@ static void put_command(const cli_command *c) {
     puts(".Sh DESCRIPTION\nThe options are:\n.Bl -tag -width Ds");
     const cli_option *o = c->options;
     for (; o->name; o++) put_option(o);
-    put_option(&(cli_option){"help", 'h', NULL, "print this list"});
+    for (int i = !cli_this.has_subcommands; i < CLI_COMMON; i++) put_option(&cli_common_options[i]);
     end_list();
     if (o->value) printf(".Pp\nFor images, also those of\n.Xr isthmus-%s 1 .\n", o->value);
     put_exit_codes();
