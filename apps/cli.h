@@ -31,6 +31,9 @@ enum {
       "isthmus predict video/ -o out --track --device gpu")                                                            \
     X(merge, "DIR... -o DIR", "join what predict --shard I/N has written in several runs",                             \
       "isthmus merge out.1 out.2 out.3 -o out")                                                                        \
+    X(report, "DIR [-o FILE]", "one HTML file that shows a finished run: pictures, scores, times, failures",           \
+      "isthmus report out\n"                                                                                           \
+      "isthmus report out -o run.html --pictures 100")                                                                 \
     X(segment, "SOURCE... -o DIR --boxes|--points FILE|--everything, or --serve HOST:PORT",                            \
       "cut out what boxes, points and masks point at, or everything",                                                  \
       "isthmus segment photos/ -o out --boxes boxes.json\n"                                                            \

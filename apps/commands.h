@@ -8,7 +8,8 @@
 /* NULL: there is none of that name. */
 const cli_command *cli_find_command(const char *name);
 
-/* The options that a command takes, its own first, cli_common_options last, one after another: NULL begins, NULL ends. */
+/* The options that a command takes, its own first, cli_common_options last, one after another: NULL begins, NULL ends.
+ */
 const cli_option *cli_each_option(const cli_command *command, const cli_option *previous);
 
 /* What a value is, for completion. */

@@ -262,6 +262,12 @@ if(TARGET isthmus_cli AND IST_PYTHON AND ISTHMUS_DEVICE_TESTS AND NOT ISTHMUS_SA
     ENVIRONMENT "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl-cache;ISTHMUS_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel-cache")
 endif()
 
+# The page of `report`, likewise.
+if(TARGET isthmus_fake AND IST_PYTHON AND NOT ISTHMUS_SANITIZE)
+  add_test(NAME report COMMAND ${IST_PYTHON} ${PROJECT_SOURCE_DIR}/tests/report.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(report PROPERTIES LABELS page TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()
+
 # docs/variants.md is printed by a program, from the table of kernel variants.
 add_executable(variants_page tests/variants_page.c)
 set_target_properties(variants_page PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
