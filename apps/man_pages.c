@@ -78,9 +78,15 @@ static void end_list(void) {
     puts(".El");
 }
 
+/* Codes that a program without the engine does not end with. */
+static bool is_of_engine(int code) {
+    return code == CLI_NO_DEVICE || code == CLI_BAD_MODEL || code == CLI_DIFFERENT;
+}
+
 static void put_exit_codes(void) {
     begin_list("EXIT STATUS");
-#define X(code, text) printf(".It %d\n%s\n", code, text);
+#define X(code, text)                                                                                                  \
+    if (cli_this.has_subcommands || !is_of_engine(code)) printf(".It %d\n%s\n", code, text);
     CLI_EXIT_CODES(X)
 #undef X
     end_list();
@@ -107,19 +113,20 @@ static void put_examples(const char *examples) {
 }
 
 static void put_command(const cli_command *c) {
-    printf(".Sh NAME\n.Nm isthmus-%s\n.Nd ", c->name);
-    put_text(c->summary);
-    printf(".Sh SYNOPSIS\n.Nm isthmus %s\n", c->name);
+    const bool sub = cli_this.has_subcommands;
+    printf(".Sh NAME\n.Nm %s%s%s\n.Nd ", cli_this.name, sub ? "-" : "", sub ? c->name : "");
+    put_argument(c->summary, strlen(c->summary)); /* one line: apropos reads no other */
+    printf("\n.Sh SYNOPSIS\n.Nm %s%s%s\n", cli_this.name, sub ? " " : "", sub ? c->name : "");
     put_text(c->usage);
     puts(".Sh DESCRIPTION\nThe options are:\n.Bl -tag -width Ds");
     const cli_option *o = c->options;
     for (; o->name; o++) put_option(o);
-    for (int i = !cli_this.has_subcommands; i < CLI_COMMON; i++) put_option(&cli_common_options[i]);
+    for (int i = !sub; i < CLI_COMMON; i++) put_option(&cli_common_options[i]);
     end_list();
-    if (o->value) printf(".Pp\nFor images, also those of\n.Xr isthmus-%s 1 .\n", o->value);
+    if (sub && o->value) printf(".Pp\nFor images, also those of\n.Xr isthmus-%s 1 .\n", o->value);
     put_exit_codes();
     put_examples(c->examples);
-    puts(".Sh SEE ALSO\n.Xr isthmus 1");
+    if (sub) puts(".Sh SEE ALSO\n.Xr isthmus 1");
 }
 
 static void put_program(void) {
@@ -144,9 +151,11 @@ static void put_program(void) {
 }
 
 void man_print(const cli_command *command) {
-    printf(".\\\" printed by isthmus %s --man; not edited\n.Dd %s\n.Dt ISTHMUS", ist_version(), ISTHMUS_DATE);
-    if (command) putchar('-');
-    for (const char *p = command ? command->name : ""; *p; p++) putchar(toupper((unsigned char)*p));
+    const bool named = command && cli_this.has_subcommands;
+    printf(".\\\" printed by %s --man; not edited\n.Dd %s\n.Dt ", cli_this.name, ISTHMUS_DATE);
+    for (const char *p = cli_this.name; *p; p++) putchar(toupper((unsigned char)*p));
+    if (named) putchar('-');
+    for (const char *p = named ? command->name : ""; *p; p++) putchar(toupper((unsigned char)*p));
     puts(" 1\n.Os");
     if (command)
         put_command(command);

@@ -1,7 +1,7 @@
 /* isthmus-audit: the audit of programs and of sources without the engine. What `isthmus audit` has beside it is its own
  * run. */
 #include "app/command.h"
-#include "cli.h"
+#include "commands.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +26,10 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a file beyond the user's limit is a failed write like any other, and is cleaned up */
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         printf("isthmus-audit %s\n", ISTHMUS_AUDIT_VERSION);
+        return cli_finish(CLI_SUCCESS);
+    }
+    if (argc == 2 && !strcmp(argv[1], "--man")) { /* for the build, which installs the page */
+        man_print(commands);
         return cli_finish(CLI_SUCCESS);
     }
     return cli_finish(run(argc, argv));

@@ -21,3 +21,4 @@ if(ISTHMUS_SANITIZE)
   add_compile_options(-fsanitize=${ISTHMUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${ISTHMUS_SANITIZE})
 endif()
+set(ISTHMUS_DATE "November 26, 2026") # of the version, for man pages

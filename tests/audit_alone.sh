@@ -17,6 +17,10 @@ needs=$(tr '\n' ' ' <"$root/audit/CMakeLists.txt" | sed 's/.*set(IST_AUDIT_NEEDS
 rm -rf "$work/source"
 audit=$work/prefix/bin/isthmus-audit
 "$audit" --version
+page=$work/prefix/share/man/man1/isthmus-audit.1 # says of all options
+for option in $("$audit" --help | sed -n 's/^  \(-[a-z], \|    \)--\([a-z-]*\).*/\2/p'); do
+    tr -d '\\' <"$page" | grep -q "Fl -$option\( \|\$\)" || { echo "$page lacks --$option"; exit 1; }
+done
 "$audit" -- true 2>"$work/report" # with the layer, which is found from where the program is
 grep -q 'audit of true' "$work/report"
 "$audit" --source "$root/tests/audit/source/cupy_faults.py" | grep 'findings   2 critical'
