@@ -24,8 +24,8 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
         dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
     done
     if [ -n "$missing" ]; then
-        # What isthmus does without where there is none: OpenIGTLink for `live`, image formats.
-        optional="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev"
+        # What isthmus does without where there is none: OpenIGTLink for `live`, image formats, --config.
+        optional="g++ libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libtomlplusplus-dev"
         # shellcheck disable=SC2086
         may_install "apt-get install --no-install-recommends" $missing $optional || exit 1
         echo "installing$missing"
