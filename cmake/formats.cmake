@@ -1,6 +1,6 @@
 # Image formats of optional libraries, each a file of src/io/optional. Gives IST_FORMAT_SOURCES, IST_FORMAT_LIBS and
 # IST_FORMAT_DEFINITIONS (ISTHMUS_TIFF="4.5.0" ..) of those that are there and in ISTHMUS_FORMATS.
-set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp, dicom")
+set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp, dicom, video")
 set(IST_FORMAT_SOURCES)
 set(IST_FORMAT_LIBS)
 set(IST_FORMAT_DEFINITIONS)
@@ -27,6 +27,7 @@ function(ist_format name source package)
 endfunction()
 ist_format(tiff tiff.c libtiff-dev libtiff-4>=4.5)
 ist_format(webp webp.c libwebp-dev libwebp)
+ist_format(video video.c "libavformat-dev libavcodec-dev libswscale-dev" libavformat libavcodec libswscale libavutil)
 
 # DCMTK's pkg-config file asks for libraries that Debian's package does not bring. Of C++, behind one file of ours.
 find_path(DCMTK_INCLUDE dcmtk/dcmjpls/djdecode.h)
@@ -37,6 +38,9 @@ foreach(name dcmjpls dcmtkcharls dcmjpeg ijg8 ijg12 ijg16 dcmdata oflog ofstd)
 endforeach()
 if(DCMTK_INCLUDE AND DCMTK_dcmjpls AND DCMTK_dcmjpeg AND DCMTK_dcmdata AND
    ("all" IN_LIST ISTHMUS_FORMATS OR "dicom" IN_LIST ISTHMUS_FORMATS))
+  if(CMAKE_C_COMPILER MATCHES "clang" AND NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX}) # instrumentation is its own
+    string(REGEX REPLACE "clang(-?[0-9]*)$" "clang++\\1" CMAKE_CXX_COMPILER "${CMAKE_C_COMPILER}")
+  endif()
   enable_language(CXX)
   set(CMAKE_CXX_STANDARD 17)
   file(STRINGS ${DCMTK_INCLUDE}/dcmtk/config/osconfig.h version REGEX "^#define PACKAGE_VERSION \"")

@@ -1,4 +1,4 @@
-/* Files of many frames: multi-page TIFF, DICOM. One is open, its frames are read one at a time. */
+/* Files of many frames: multi-page TIFF, DICOM, video. One is open, its frames are read one at a time. */
 #ifndef IST_IO_FRAMES_H
 #define IST_IO_FRAMES_H
 

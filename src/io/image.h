@@ -19,7 +19,7 @@
 #define IST_MAX_PIXELS 67108864
 
 /* What there are, for sentences. */
-#define IST_IMAGE_FORMATS "PNG, JPEG, DICOM, TIFF, WebP, BMP, PNM"
+#define IST_IMAGE_FORMATS "PNG, JPEG, DICOM, TIFF, video, WebP, BMP, PNM"
 
 /* Rows are packed: stride = width * channels * bytes per sample. */
 typedef struct ist_bitmap {

@@ -25,6 +25,17 @@ static bool is_dicom(const unsigned char *head, size_t count) {
     return count >= 132 && !memcmp(head + 128, "DICM", 4);
 }
 
+/* AVI, the family of MP4 (of which still pictures are members, too), Matroska. */
+static bool is_video(const unsigned char *head, size_t count) {
+    static const char stills[][5] = {"avif", "avis", "heic", "heix", "hevc", "hevx", "mif1", "msf1"};
+    if (count >= 12 && begins(head, count, "RIFF", 4) && !memcmp(head + 8, "AVI ", 4)) return true;
+    if (begins(head, count, "\x1A\x45\xDF\xA3", 4)) return true;
+    if (count < 12 || memcmp(head + 4, "ftyp", 4)) return false;
+    for (size_t i = 0; i < sizeof stills / sizeof *stills; i++)
+        if (!memcmp(head + 8, stills[i], 4)) return false;
+    return true;
+}
+
 static bool is_webp(const unsigned char *head, size_t count) {
     return count >= 12 && begins(head, count, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4);
 }
@@ -49,6 +60,11 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 #else
 #define DICOM_ROW .container = NULL
 #endif
+#ifdef ISTHMUS_VIDEO
+#define VIDEO_ROW .container = &ist_video_container, .version = ISTHMUS_VIDEO
+#else
+#define VIDEO_ROW .container = NULL
+#endif
 #ifdef ISTHMUS_WEBP
 #define WEBP_ROW .decode = ist_webp_decode, .measure = ist_webp_measure, .version = ISTHMUS_WEBP
 #else
@@ -61,6 +77,11 @@ static const ist_image_format formats[] = {
     {.name = "JPEG", .extensions = ".jpg .jpeg ", .recognise = is_jpeg, .decode = ist_jpeg_decode},
     {.name = "DICOM", .extensions = ".dcm ", .package = "libdcmtk-dev", .recognise = is_dicom, DICOM_ROW},
     {.name = "TIFF", .extensions = ".tif .tiff ", .package = "libtiff-dev", .recognise = is_tiff, TIFF_ROW},
+    {.name = "video",
+     .extensions = ".avi .mp4 .m4v .mov .mkv .webm ",
+     .package = "libavformat-dev libavcodec-dev libswscale-dev",
+     .recognise = is_video,
+     VIDEO_ROW},
     {.name = "WebP", .extensions = ".webp ", .package = "libwebp-dev", .recognise = is_webp, WEBP_ROW},
     {.name = "BMP", .extensions = ".bmp ", .recognise = is_bmp, .decode = ist_bmp_decode, .measure = ist_bmp_measure},
     {.name = "PNM",

@@ -71,6 +71,6 @@ void ist_pnm_measure(const unsigned char *head, size_t count, size_t max_pixels,
 ist_status ist_webp_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                            ist_error *err);
 void ist_webp_measure(const unsigned char *head, size_t count, size_t max_pixels, ist_image_size *size, bool *unclear);
-extern const ist_container ist_tiff_container, ist_dicom_container;
+extern const ist_container ist_tiff_container, ist_dicom_container, ist_video_container;
 
 #endif

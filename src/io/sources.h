@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* Of folders; for sentences. */
-#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam"
+#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam, .avi, .mp4, .m4v, .mov, .mkv, .webm"
 
 /* A file of a container format (frames.h), shared by the images that it gives. */
 typedef struct ist_source_file {
