@@ -36,12 +36,12 @@ foreach(name dcmjpls dcmtkcharls dcmjpeg ijg8 ijg12 ijg16 dcmdata oflog ofstd)
   find_library(DCMTK_${name} ${name})
   list(APPEND libraries ${DCMTK_${name}})
 endforeach()
+set(IST_CXX_FOUND FALSE)
 if(DCMTK_INCLUDE AND DCMTK_dcmjpls AND DCMTK_dcmjpeg AND DCMTK_dcmdata AND
    ("all" IN_LIST ISTHMUS_FORMATS OR "dicom" IN_LIST ISTHMUS_FORMATS))
-  if(CMAKE_C_COMPILER MATCHES "clang" AND NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX}) # instrumentation is its own
-    string(REGEX REPLACE "clang(-?[0-9]*)$" "clang++\\1" CMAKE_CXX_COMPILER "${CMAKE_C_COMPILER}")
-  endif()
-  enable_language(CXX)
+  include(${PROJECT_SOURCE_DIR}/cmake/cxx.cmake)
+endif()
+if(IST_CXX_FOUND)
   set(CMAKE_CXX_STANDARD 17)
   file(STRINGS ${DCMTK_INCLUDE}/dcmtk/config/osconfig.h version REGEX "^#define PACKAGE_VERSION \"")
   string(REGEX MATCH "[0-9]+(\\.[0-9]+)+" version "${version}")
@@ -49,5 +49,5 @@ if(DCMTK_INCLUDE AND DCMTK_dcmjpls AND DCMTK_dcmjpeg AND DCMTK_dcmdata AND
   list(APPEND IST_FORMAT_LIBS ${libraries} stdc++) # what links it may be C to CMake
   list(APPEND IST_FORMAT_DEFINITIONS ISTHMUS_DICOM="${version}")
 else()
-  message(STATUS "dicom images are left out (Debian: libdcmtk-dev)")
+  message(STATUS "dicom images are left out (Debian: libdcmtk-dev g++)")
 endif()

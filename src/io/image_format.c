@@ -75,7 +75,7 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 static const ist_image_format formats[] = {
     {.name = "PNG", .extensions = ".png ", .recognise = is_png, .decode = ist_png_decode},
     {.name = "JPEG", .extensions = ".jpg .jpeg ", .recognise = is_jpeg, .decode = ist_jpeg_decode},
-    {.name = "DICOM", .extensions = ".dcm ", .package = "libdcmtk-dev", .recognise = is_dicom, DICOM_ROW},
+    {.name = "DICOM", .extensions = ".dcm ", .package = "libdcmtk-dev g++", .recognise = is_dicom, DICOM_ROW},
     {.name = "TIFF", .extensions = ".tif .tiff ", .package = "libtiff-dev", .recognise = is_tiff, TIFF_ROW},
     {.name = "video",
      .extensions = ".avi .mp4 .m4v .mov .mkv .webm ",
