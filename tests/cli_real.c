@@ -49,8 +49,8 @@ Test(cli_real, half_on_this_device) {
     scratch_remove(&s);
 }
 
-/* A demo frame in the 12-bit range 300..3615: through that window results and overlay are those of the frame itself; a PNG
- * says no window. */
+/* A demo frame in the 12-bit range 300..3615: through that window results and overlay are those of the frame itself; a
+ * PNG says no window. */
 Test(cli_real, windows) {
     scratch s = scratch_make();
     ist_error err;
@@ -60,9 +60,9 @@ Test(cli_real, windows) {
     setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
     cr_assert_eq(ist_bitmap_read(WEIGHTS "/demo/frame-001.png", IST_MAX_PIXELS, &frame, &err), IST_OK, "%s", err.text);
     cr_assert_eq(frame.format, IST_GRAY8);
-    cr_assert_eq(ist_bitmap_allocate("deep", (size_t)frame.width, (size_t)frame.height, IST_GRAY16, IST_MAX_PIXELS, &deep,
-                                     &err),
-                 IST_OK);
+    cr_assert_eq(
+        ist_bitmap_allocate("deep", (size_t)frame.width, (size_t)frame.height, IST_GRAY16, IST_MAX_PIXELS, &deep, &err),
+        IST_OK);
     for (int i = 0; i < frame.width * frame.height; i++)
         ((uint16_t *)deep.pixels)[i] = (uint16_t)(300 + 13 * ((const uint8_t *)frame.pixels)[i]);
     snprintf(file, sizeof file, "%s", scratch_path(&s, "frame-001.png"));
@@ -71,7 +71,7 @@ Test(cli_real, windows) {
     cr_assert_eq(ist_png_write(file, &deep, &err), IST_OK, "%s", err.text);
 #define WINDOW(source, out, ...)                                                                                       \
     spawn_run(&s, NULL,                                                                                                \
-              (const char *const[]){IST_CLI, "predict", source, "-o", out, "--no-masks", "--save", "json,overlay",      \
+              (const char *const[]){IST_CLI, "predict", source, "-o", out, "--no-masks", "--save", "json,overlay",     \
                                     "--quiet", __VA_ARGS__, NULL})
     expect(WINDOW(WEIGHTS "/demo/frame-001.png", plain, "--window", "dicom"), 0, "", ""); /* of 8 bits: as it is */
     expect(WINDOW(file, through, "--window", "300:3615"), 0, "", "");
@@ -86,10 +86,54 @@ Test(cli_real, windows) {
         free(want), free(got);
     }
     expect(WINDOW(file, through, "--window", "auto"), 0, "", "");
-    expect(WINDOW(file, through, "--window", "dicom"), 1, "", "carries no window for --window dicom; give LOW:HIGH or auto");
+    expect(WINDOW(file, through, "--window", "dicom"), 1, "",
+           "carries no window for --window dicom; give LOW:HIGH or auto");
 #undef WINDOW
     ist_bitmap_free(&frame);
     ist_bitmap_free(&deep);
+    scratch_remove(&s);
+}
+
+/* Two frames side by side, in tiles that are the frames and as a whole: objects of both, in one write and one read. */
+Test(cli_real, tiles) {
+    enum { SIDE = 400 };
+    scratch s = scratch_make();
+    ist_error err;
+    ist_bitmap both;
+    char file[200], out[200], path[300];
+    setenv("ISTHMUS_WEIGHTS_DIR", WEIGHTS, 1);
+    cr_assert_eq(ist_bitmap_allocate("both", 2 * SIDE, SIDE, IST_RGB8, IST_MAX_PIXELS, &both, &err), IST_OK);
+    for (int k = 0; k < 2; k++) {
+        ist_bitmap frame, rgb;
+        snprintf(path, sizeof path, WEIGHTS "/demo/frame-%03d.png", 9 + 2 * k);
+        cr_assert_eq(ist_bitmap_read(path, IST_MAX_PIXELS, &frame, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_bitmap_as_rgb(&frame, 0, 0, &rgb, &err), IST_OK, "%s", err.text);
+        for (int y = 0; y < SIDE; y++)
+            memcpy((char *)both.pixels + (size_t)y * both.stride + (size_t)(3 * SIDE * k),
+                   (char *)rgb.pixels + (size_t)y * rgb.stride, 3 * SIDE);
+        ist_bitmap_free(&frame), ist_bitmap_free(&rgb);
+    }
+    snprintf(file, sizeof file, "%s", scratch_path(&s, "both.png"));
+    snprintf(out, sizeof out, "%s", scratch_path(&s, "out"));
+    cr_assert_eq(ist_png_write(file, &both, &err), IST_OK, "%s", err.text);
+    expect(spawn_run(&s, NULL,
+                     (const char *const[]){IST_CLI, "predict", file, "-o", out, "--no-masks", "--tile", "400x400+0",
+                                           "--save", "ndjson", "--quiet", NULL}),
+           0, "", "");
+    snprintf(path, sizeof path, "%s/frames.ndjson", out);
+    json_t *line = json_load_file(path, JSON_DISABLE_EOF_CHECK, NULL), *objects = json_object_get(line, "objects"), *o;
+    json_t *transfers = json_object_get(line, "transfers");
+    size_t i, halves[2] = {0};
+    json_array_foreach(objects, i, o) {
+        const json_t *box = json_object_get(o, "box");
+        double x = json_number_value(json_array_get(box, 0)) + json_number_value(json_array_get(box, 2));
+        halves[x / 2 > SIDE]++;
+    }
+    cr_expect(halves[0] && halves[1], "%zu and %zu objects", halves[0], halves[1]);
+    cr_expect_eq(json_integer_value(json_object_get(transfers, "writes")), 1);
+    cr_expect_eq(json_integer_value(json_object_get(transfers, "reads")), 1);
+    json_decref(line);
+    ist_bitmap_free(&both);
     scratch_remove(&s);
 }
 

@@ -32,6 +32,9 @@ def test_options_reach_the_config():
     config, _keep = _configure(dict(trust={"n_lost": 7, "theta_on": 0.75}))
     assert (config.trust.n_lost, config.trust.theta_on, config.trust.weights) == (7, 0.75, 0)
     assert _configure(dict(trust=True))[0].trust.tau_conf == 0.5
+    config, _keep = _configure(dict(tiles={"width": 320, "overlap": 8}, window="auto"))
+    assert (config.tiles.width, config.tiles.height, config.tiles.overlap, config.tiles.whole) == (320, 640, 8, 1)
+    assert config.window == lib.IST_WINDOW_AUTO and _configure(dict(tiles=True))[0].tiles.overlap == -1
 
 
 @pytest.mark.parametrize(
