@@ -328,7 +328,7 @@ Test(cli_live, a_window_makes_eight_bits, .timeout = 120) {
     int client = subscribe(&l), fd = peer_connect(l.in);
     free(peer_expect(client, "STATUS", "isthmus").body);
     int16_t values[80] = {-32768, -100, -99, 0, 155, 409, 410, 32767};
-    unsigned char want[80] = {0, 0, 0, 50, 127, 254, 255, 255};
+    unsigned char want[80] = {0, 0, 1, 50, 128, 255, 255, 255};
     for (int i = 8; i < 80; i++) want[i] = 50;
     igtl_image_header h = peer_image_header(10, 8);
     h.scalar_type = IGTL_IMAGE_STYPE_TYPE_INT16;

@@ -1,6 +1,8 @@
 /* See frame.h. */
 #include "live/frame.h"
 
+#include "base/sample_window.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -35,9 +37,7 @@ void ist_live_frame_drop(void *frame) {
 }
 
 uint8_t ist_live_through_window(int value, const ist_live_window *window) {
-    if (value <= window->low) return 0;
-    if (value >= window->high) return 255;
-    return (uint8_t)((int64_t)(value - window->low) * 255 / (window->high - window->low));
+    return ist_through_window(value, window->low, window->high);
 }
 
 uint64_t ist_live_now(void) {

@@ -44,6 +44,7 @@ typedef struct ist_live_window {
     int low, high;
 } ist_live_window;
 
+/* As the engine's windows (base/sample_window.h). */
 uint8_t ist_live_through_window(int value, const ist_live_window *window);
 
 /* Now, as a timestamp. */
