@@ -1,6 +1,7 @@
 /* Images in tiles through the whole frame: what comes back is, bit for bit, what the scalar reference makes of an
  * engine's detections in each tile by itself; a mosaic of the frames that ship gives what the frames give. */
 #include "io/image.h"
+#include "pipeline/tiles.h"
 #include "ref_tiles.h"
 #include "support/engines.h"
 
@@ -92,6 +93,39 @@ static int check(const ist_config *config, const ist_tiles *parameters, const is
     }
     ist_close(&e);
     return left;
+}
+
+/* For images of all kinds: tiles are inside, of one size, and have every pixel; neighbours share the overlap. */
+Test(pipeline_tiles, places) {
+    static const int sizes[][2] = {{1, 1},       {640, 640},  {641, 640},  {100, 3000},
+                                   {2000, 1500}, {65536, 33}, {1151, 1153}};
+    static const int parameters[][3] = {{640, 640, -1}, {640, 480, 0}, {300, 700, 150}, {64, 4000, 32}};
+    for (unsigned i = 0; i < 7 * 4; i++) {
+        const int w = sizes[i % 7][0], h = sizes[i % 7][1], *of = parameters[i / 7];
+        ist_tiles p = ist_tiles_default();
+        ist_tile_layout l;
+        p.width = of[0], p.height = of[1], p.overlap = of[2];
+        if (ist_tiles_of(&p, w, h, &l, &err)) {
+            cr_expect_eq(err.code, IST_E_LIMIT);
+            cr_expect(w == 65536 && p.width == 64, "%s", err.text);
+            continue;
+        }
+        cr_expect_eq(l.tiles == 1, w <= p.width && h <= p.height);
+        for (int axis = 0; axis < 2; axis++) {
+            const int side = axis ? h : w, tile = axis ? l.height : l.width, count = axis ? l.rows : l.columns;
+            const int overlap = p.overlap < 0 ? of[axis] / 5 : p.overlap;
+            int end = 0;
+            for (int k = 0; k < count && l.tiles > 1; k++) {
+                int at[2];
+                ist_tile_place(&l, 1 + (axis ? k * l.columns : k), &at[0], &at[1]);
+                cr_assert(at[axis] >= 0 && at[axis] + tile <= side, "%d x %d", w, h);
+                if (k) cr_assert(at[axis] > end - tile && end - at[axis] >= overlap, "%d x %d: tile %d", w, h, k);
+                if (k && k < count - 1) cr_assert_eq(end - at[axis], overlap);
+                end = at[axis] + tile;
+            }
+            cr_assert(l.tiles == 1 || end == side, "%d x %d: to %d", w, h, end);
+        }
+    }
 }
 
 Test(pipeline_tiles, as_the_reference) {
