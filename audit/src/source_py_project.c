@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MODULE = 160, MOST_PATH = 512, MOST_CLASSES = 1 << 18, MOST_VISITS = 32 };
+enum { MOST_MODULE = 160, MOST_PATH = 512, MOST_CLASSES = 1 << 18, MOST_VISITS = 32, MOST_MODULES_OF_A_NAME = 64 };
 
 void ist_py_project_free(ist_py_project *p) {
     free(p->modules);
@@ -113,7 +113,8 @@ static uint32_t find_module(const ist_py_project *p, uint32_t from, const char *
     uint32_t name = ist_src_find_name(p->u, text, length), best = 0, steps = 0;
     const char *here = from ? ist_src_text(p->u, p->modules[from - 1].name) : "";
     size_t nearest = 0;
-    for (uint32_t k = name ? name_at(p, name)->suffix : 0; k && steps < 4096; k = p->suffixes[k - 1].next, steps++) {
+    for (uint32_t k = name ? name_at(p, name)->suffix : 0; k && steps < MOST_MODULES_OF_A_NAME;
+         k = p->suffixes[k - 1].next, steps++) {
         uint32_t m = p->suffixes[k - 1].module;
         size_t near = common_length(here, ist_src_text(p->u, p->modules[m - 1].name)) + 1;
         if (near > nearest) best = m, nearest = near;
