@@ -120,6 +120,41 @@ Test(python, what_a_condition_says_of_a_name) {
                   "scalar_read minor", "bool()");
 }
 
+Test(python, branches_begin_with_what_held_before) {
+    static const char both[] =
+        TORCH "def f(x, a):\n    y = x.cuda()\n    if a == 1:\n        y = y.cpu()\n"
+              "    elif a == 2:\n        y = y.cpu()\n    else:\n        y = 3\n    y.tolist()\n";
+    ist_audit_source s;
+    char have[MARK];
+    source_audit(&s, "a.py", both);
+    cr_expect_eq(s.report.finding_count, 3);
+    cr_expect_str_eq(source_words(source_at(&s, 5), have, sizeof have), "download necessary");
+    cr_expect_str_eq(source_words(source_at(&s, 7), have, sizeof have), "download necessary");
+    ist_audit_source_free(&s);
+    /* what only one branch assigns holds behind it; a device is one if any branch says so */
+    source_expect("a.py",
+                  TORCH "def f(x):\n    if x.is_cuda:\n        x = x.cpu()\n    elif x:\n        pass\n    x.cpu()\n",
+                  4, "download necessary", ".cpu()");
+    source_expect("a.py", TORCH "def f(a):\n    if a: d = 'cuda'\n    else: d = 'cpu'\n    return g(a).to(d)\n", 5,
+                  "upload necessary", ".to(device)");
+    source_expect("a.py",
+                  TORCH "def f(a):\n    d = 'cuda'\n    if a:\n        if a > 1: d = 'cpu'\n        elif a: pass\n"
+                        "    else: g(a).to(d)\n",
+                  7, "upload necessary", ".to(device)");
+}
+
+Test(python, lists_in_attributes_and_masks_by_name) {
+    source_expect("a.py",
+                  TORCH
+                  "class A:\n    def __init__(self):\n        self.all = []\n    def put(self, x: torch.Tensor):\n"
+                  "        self.all.append(x)\n    def get(self):\n        return torch.cat(self.all).cpu()\n",
+                  8, "download necessary", ".cpu()");
+    source_expect("a.py",
+                  TORCH "def f(x: torch.Tensor, mask: torch.Tensor, order: torch.Tensor):\n"
+                        "    y = x[order]\n    return x[mask]\n",
+                  4, "data_dependent_shape minor", "[mask]");
+}
+
 Test(python, questions_about_torch_are_no_tensors) {
     source_expect("a.py", TORCH "if torch.jit.is_scripting() or torch.is_grad_enabled(): pass\n", 2, "", "");
     source_expect("a.py", TORCH "x = torch.zeros(3, device='cuda')\nif x._nnz() or x.is_contiguous(): pass\n", 3, "",
