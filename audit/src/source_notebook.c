@@ -97,7 +97,9 @@ static bool is_other_language(const json_t *root) {
 
 bool ist_src_read_notebook(const char *bytes, size_t count, char **text, size_t *length, uint32_t **cells,
                            const char **reason) {
-    json_t *root = json_loadb(bytes, count, 0, NULL), *list = json_object_get(root, "cells");
+    json_error_t error;
+    json_t *root = json_loadb(bytes, count, 0, &error), *list = json_object_get(root, "cells");
+    if (!root && json_error_code(&error) == json_error_out_of_memory) return false;
     if (!list) list = json_object_get(json_array_get(json_object_get(root, "worksheets"), 0), "cells");
     writer w = {0};
     *reason = !json_is_array(list)      ? "not a notebook"
