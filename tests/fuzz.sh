@@ -7,8 +7,10 @@
 # only gives the first inputs. Each input that crashes, hangs or takes too much memory is kept as FOUND/crashes/TARGET-*,
 # with a line in FOUND/summary.txt. Ends with one line of counts; exit code 1 when anything was found.
 #
+# The libraries that read these inputs are instrumented too, where their sources are to be had (tests/fuzz_libraries.sh).
+#
 # Environment: BUILD (folder for builds, default build), FOUND (default BUILD/fuzz-found), JOBS (targets at a time,
-# default: number of cores), TURN (seconds of a turn, default 300).
+# default: number of cores), TURN (seconds of a turn, default 300), LIBRARIES (system: those of the system as they are).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 usage() { echo "usage: sh tests/fuzz.sh HOURS [TARGET...]" >&2; exit 2; }
@@ -21,9 +23,17 @@ jobs=${JOBS:-$(nproc)}
 turn=${TURN:-300}
 log=$build/fuzz.log
 
-if ! mkdir -p "$build" "$found/corpus" "$found/crashes" "$found/logs" ||
-    ! cmake -G Ninja -S . -B "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF \
-        -DISTHMUS_APPS=OFF >"$log" 2>&1 || ! ninja -C "$build/fuzz" -j "$jobs" tests/fuzz/all >>"$log" 2>&1; then
+mkdir -p "$build" "$found/corpus" "$found/crashes" "$found/logs" || exit 1
+libraries=
+if [ "${LIBRARIES:-}" != system ]; then
+    JOBS=$jobs sh tests/fuzz_libraries.sh "$build/fuzz-libraries" || exit 1
+    libraries=$(cd "$build/fuzz-libraries" && pwd)
+    export PKG_CONFIG_PATH="$libraries/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+fi
+# what a folder was configured with stays in its cache
+grep -qsx "CMAKE_PREFIX_PATH:.*=$libraries" "$build/fuzz/CMakeCache.txt" || rm -f "$build/fuzz/CMakeCache.txt"
+if ! cmake -G Ninja -S . -B "$build/fuzz" -DCMAKE_C_COMPILER=clang -DISTHMUS_FUZZ=ON -DISTHMUS_TESTS=OFF \
+    -DISTHMUS_APPS=OFF "-DCMAKE_PREFIX_PATH:PATH=$libraries" >"$log" 2>&1 || ! ninja -C "$build/fuzz" -j "$jobs" tests/fuzz/all >>"$log" 2>&1; then
     tail -n 30 "$log"
     echo "the fuzz targets do not build (Debian: clang, libclang-rt-dev)"
     exit 1
