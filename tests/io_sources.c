@@ -92,6 +92,25 @@ Test(io_sources, stems_never_collide) {
     scratch_remove(&s);
 }
 
+/* Where each looked for its number from 2 on, this took minutes. */
+Test(io_sources, one_image_very_often, .timeout = 120) {
+    enum { TIMES = 60000 };
+    scratch s = scratch_make();
+    ist_sources l = {0};
+    ist_error err;
+    touch(&s, "in/a.png");
+    touch(&s, "in/a.png-4");
+    for (int i = 0; i < TIMES; i++)
+        cr_assert_eq(ist_sources_add(&l, scratch_path(&s, i == 3 ? "in/a.png-4" : "in/a.png"), false, NULL, &err),
+                     IST_OK);
+    cr_assert_eq(ist_sources_finish(&l, &err), IST_OK);
+    const char *stems[] = {"a", "a.png", "a.png-2", "a.png-4", "a.png-3", "a.png-5"};
+    for (size_t i = 0; i < 6; i++) cr_expect_str_eq(l.items[i].stem, stems[i]);
+    cr_expect_str_eq(l.items[TIMES - 1].stem, "a.png-59999");
+    ist_sources_free(&l);
+    scratch_remove(&s);
+}
+
 Test(io_sources, numbers_as_names_are_ids) {
     scratch s = scratch_make();
     touch(&s, "in/000000000139.jpg");

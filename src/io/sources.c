@@ -365,7 +365,8 @@ void ist_sources_drop_bytes(ist_sources *sources, size_t first) {
 }
 
 /* The first of NAME without extension, NAME, NAME-2, NAME-3 ... that no earlier image has; with the number of a frame
- * behind the name, in as many digits as the file's last one, and four at least. */
+ * behind the name, in as many digits as the file's last one, and four at least. The value of a taken stem is the next
+ * number to try behind it: the same image a hundred thousand times is no hundred thousand tries. */
 static ist_status choose_stem(ist_source *source, ist_name_map *taken, ist_error *err) {
     const char *base = source->name;
     while (*base == '/') base++; /* a stem is always below the output folder */
@@ -382,8 +383,8 @@ static ist_status choose_stem(ist_source *source, ist_name_map *taken, ist_error
         size_t n = attempt ? whole : bare;
         memcpy(stem, base, n);
         strcpy(stem + n, number);
-        if (attempt > 1) snprintf(stem + strlen(stem), 24, "-%zu", attempt);
-        fits = ist_name_map_insert(taken, stem, 0, &inserted);
+        if (attempt > 1) snprintf(stem + strlen(stem), 24, "-%zu", (*ist_name_map_find(taken, stem))++);
+        fits = ist_name_map_insert(taken, stem, 2, &inserted);
     }
     source->stem = stem;
     if (!fits) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", source->path);
