@@ -214,7 +214,7 @@ python_wheel() {
     step env CMAKE_BUILD_PARALLEL_LEVEL="$jobs" "$venv/bin/python" -m build -o "$dist" python
     step env PATH="$venv/bin:$PATH" "$venv/bin/auditwheel" repair --exclude libOpenCL.so.1 -w "$dist/repaired" "$dist"/*.whl
     step "$venv/bin/pip" install -q "$dist"/repaired/*.whl
-    step env ISTHMUS_CYCLES=1000 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+    step env ISTHMUS_CYCLES=1000 ISTHMUS_FRAMES=20000 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
 }
 
 # The package's tests under the address sanitizer, which the interpreter has to load first; it never frees some memory.

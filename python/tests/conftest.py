@@ -12,6 +12,7 @@ import pytest
 import isthmus
 
 CYCLES = int(os.environ.get("ISTHMUS_CYCLES", "8"))  # engines opened and closed; the whole promise is 1000
+FRAMES = int(os.environ.get("ISTHMUS_FRAMES", "60"))  # through one engine; the whole promise is 100,000
 full = pytest.mark.skipif(CYCLES < 1000, reason="compiles kernels of its own for long: with ISTHMUS_CYCLES=1000")
 PROGRAM = Path(isthmus.__file__).parent / "_native" / "isthmus"
 DEMO = Path(isthmus.weights("demo"))

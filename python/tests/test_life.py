@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import CYCLES, same
+from conftest import CYCLES, FRAMES, same
 
 import isthmus
 from isthmus import engine as engine_module
@@ -61,16 +61,26 @@ def test_memory_is_flat_over_engines_frames_and_exceptions(frames):
     assert resident() - before < 16 << 20  # one engine holds 40 MiB
 
 
-def test_frames_leave_nothing_behind(boxes_only, frames):
+def test_frames_leave_nothing_behind(frames):
     small = np.ascontiguousarray(frames[0][::8, ::8])
-    for _ in boxes_only.stream([small] * 10):
-        pass
-    before, blocks = resident(), sys.getallocatedblocks()
-    for _ in boxes_only.stream(small for _ in range(60)):
-        pass
-    gc.collect()
-    assert sys.getallocatedblocks() - blocks < 500 and resident() - before < 8 << 20
-    assert not boxes_only._pending and lib.held_in_flight(boxes_only._handle) == 0
+
+    def some(count):
+        """Frames in flight, and a bad one now and then that raises in the middle."""
+        for i in range(count):
+            yield small if i % 20 != 19 else np.zeros((3, 3))
+
+    with quick() as engine:
+        for _ in engine.stream(some(20), errors="yield"):
+            pass
+        before, blocks, found, failed = resident(), sys.getallocatedblocks(), 0, 0
+        for frame in engine.stream(some(FRAMES), errors="yield"):
+            failed += isinstance(frame, isthmus.Error)
+            found += 1
+        del frame
+        gc.collect()
+        assert (found, failed) == (FRAMES, FRAMES // 20)
+        assert sys.getallocatedblocks() - blocks < 500 and resident() - before < 8 << 20
+        assert not engine._pending and lib.held_in_flight(engine._handle) == 0
 
 
 def test_a_second_thread_inside_gets_an_error(frames, monkeypatch):
