@@ -35,6 +35,12 @@ every_package() {
         dpkg-deb -c "$1/${package}_$version"-*.deb | grep -q " \./$file" || { echo "$package has no $file"; return 1; }
     done <<LIST
 isthmus usr/bin/isthmus$
+isthmus usr/share/bash-completion/completions/isthmus$
+isthmus usr/share/fish/vendor_completions\.d/isthmus\.fish$
+isthmus usr/share/zsh/vendor-completions/_isthmus$
+isthmus usr/share/man/man1/isthmus\.1\.gz$
+isthmus usr/share/man/man1/isthmus-predict\.1\.gz$
+isthmus-audit usr/share/man/man1/isthmus-audit\.1\.gz$
 isthmus-audit usr/bin/isthmus-audit$
 isthmus-audit usr/lib/.*/isthmus/isthmus-audit-layer\.so$
 libisthmus0 usr/lib/.*/libisthmus\.so\.0 ->
