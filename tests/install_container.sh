@@ -11,8 +11,8 @@ mirror=${MIRROR:-http://deb.debian.org/debian}
 work=$(mktemp -d)
 mounted=
 leave() {
-    for m in $mounted; do umount "$m"; done
-    rm -rf "$work"
+    for m in $mounted; do umount -l "$m"; done
+    rm -rf --one-file-system "$work"
 }
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
@@ -72,6 +72,7 @@ while IFS= read -r line; do
             if grep -iq 'acquire::' "$f" 2>/dev/null; then cp "$f" "$root/etc/apt/apt.conf.d/"; fi
         done
         mount_at "$root/proc" -t proc proc
+        mount_at "$root/sys" -t sysfs -o ro sysfs # PoCL reads the processor there
         set_env="env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         folder=/
         entry=

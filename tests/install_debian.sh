@@ -14,8 +14,8 @@ version=$(sed -n '1s/.*(\(.*\)-[^-]*).*/\1/p' "$here/debian/changelog")
 work=$(mktemp -d)
 mounted=
 leave() {
-    for m in $mounted; do umount "$m"; done
-    rm -rf "$work"
+    for m in $mounted; do umount -l "$m"; done
+    rm -rf --one-file-system "$work"
 }
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
