@@ -3,10 +3,13 @@
 #ifndef PAGE_H
 #define PAGE_H
 
-#include "base/status.h"
+#include "io/text.h"
 
 /* apps/NAME.html, as a static string. */
 const char *page_text(const char *name);
+
+/* Bytes in base 64. */
+void page_put_base64(ist_text *out, const unsigned char *bytes, size_t count);
 
 enum { PAGE_DIGEST = (32 + 2) / 3 * 4 + 1 };
 

@@ -1,5 +1,6 @@
 /* One picture of a report: the image, small, with outlines of masks and boxes above it that can be switched off. Where
  * the image is not what the run read any more, its overlay, which has them drawn in. */
+#include "page.h"
 #include "report.h"
 
 #include "base/sample_window.h"
@@ -168,17 +169,6 @@ static void put_item(ist_text *out, const report *r, const json_t *object) {
 
 /* ---- the image ---- */
 
-static void put_base64(ist_text *out, const unsigned char *bytes, size_t count) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < count; i += 3) {
-        unsigned group = (unsigned)bytes[i] << 16 | (i + 1 < count ? (unsigned)bytes[i + 1] << 8 : 0) |
-                         (i + 2 < count ? bytes[i + 2] : 0);
-        char text[4] = {digits[group >> 18], digits[group >> 12 & 63], i + 1 < count ? digits[group >> 6 & 63] : '=',
-                        i + 2 < count ? digits[group & 63] : '='};
-        ist_text_add(out, text, sizeof text);
-    }
-}
-
 /* What an option of the run was; "" where run.json does not say. */
 static const char *option_of(const report *r, const char *name) {
     const char *value = json_string_value(json_object_get(r->options, name));
@@ -293,7 +283,7 @@ static ist_status put_image(ist_text *out, const report *r, const json_t *frame,
     if (t.bytes) {
         ist_text_printf(out, "<img width=\"%d\" height=\"%d\" alt=\"\" src=\"data:image/jpeg;base64,", t.width,
                         t.height);
-        put_base64(out, t.bytes, t.count);
+        page_put_base64(out, t.bytes, t.count);
         ist_text_put(out, "\">");
     }
     if (plain || !t.bytes) {
