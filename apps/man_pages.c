@@ -112,18 +112,26 @@ static void put_examples(const char *examples) {
     puts("\n.Ed");
 }
 
+/* Where both are installed, one page is for both. */
+static void put_audit_alone(void) {
+    puts(".Nm isthmus\\-audit\n[options] \\-\\- PROGRAM|\\-\\-source DIR");
+}
+
 static void put_command(const cli_command *c) {
     const bool sub = cli_this.has_subcommands;
     printf(".Sh NAME\n.Nm %s%s%s\n.Nd ", cli_this.name, sub ? "-" : "", sub ? c->name : "");
     put_argument(c->summary, strlen(c->summary)); /* one line: apropos reads no other */
     printf("\n.Sh SYNOPSIS\n.Nm %s%s%s\n", cli_this.name, sub ? " " : "", sub ? c->name : "");
     put_text(c->usage);
+    if (sub && !strcmp(c->name, "audit")) put_audit_alone();
     puts(".Sh DESCRIPTION\nThe options are:\n.Bl -tag -width Ds");
     const cli_option *o = c->options;
     for (; o->name; o++) put_option(o);
     for (int i = !sub; i < CLI_COMMON; i++) put_option(&cli_common_options[i]);
     end_list();
     if (sub && o->value) printf(".Pp\nFor images, also those of\n.Xr isthmus-%s 1 .\n", o->value);
+    if (sub && !strcmp(c->name, "audit"))
+        puts(".Pp\n.Nm isthmus\\-audit\nis a program of its own, for programs and sources only.");
     put_exit_codes();
     put_examples(c->examples);
     if (sub) puts(".Sh SEE ALSO\n.Xr isthmus 1");

@@ -109,7 +109,7 @@ Test(cli_documents, every_option_is_in_man_pages_and_completion) {
         free(man);
         snprintf(text, sizeof text, ".It Xr isthmus-%s 1\n", c);
         cr_expect_not_null(strstr(program, text), "isthmus(1) lacks %s", c);
-        if (!strcmp(c, "audit"))
+        if (!strcmp(c, "audit")) /* and takes the options of predict, for images */
             for (int k = 0; k < predict.count; k++) add(&help, predict.list[k], strlen(predict.list[k]));
         found.count = 0;
         from = part_of(bash, "\n    %s)\n", c, " ;;\n    ", &to);

@@ -19,6 +19,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 cmake --install "$build" --prefix "$prefix" >"$work/log" # whoever may write there; no root
+echo "nothing is installed over something else; every subcommand has its man page"
+test -z "$(sort "$work/log" | uniq -d)"
+for command in $("$prefix/bin/isthmus" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -v isthmus); do
+    test -s "$prefix/share/man/man1/isthmus-$command.1"
+done
 libdir=$(dirname "$(find "$prefix" -name libisthmus.so)")
 PKG_CONFIG_PATH=$libdir/pkgconfig
 LD_LIBRARY_PATH=$libdir
