@@ -161,6 +161,36 @@ Test(io_dicom, frames_are_read_one_by_one) {
     scratch_remove(&s);
 }
 
+/* Runs and bytes as they are, of gray of 16 bits: a segment of high bytes, one of low bytes. */
+Test(io_dicom, runs_and_their_damage) {
+    static const uint16_t want[4] = {0x0101, 0x0102, 0x0103, 0x0203};
+    static const uint8_t runs[12] = {(uint8_t)-2, 1, 0, 2,              /* three times 1, one 2 */
+                                     128,         2, 1, 2, 3, 0, 3, 0}; /* nothing, three as they are, one */
+    dicom_file f;
+    need_dicom();
+    for (int damage = 0; damage < 4; damage++) {
+        uint8_t fragment[64 + 12] = {2, 0, 0, 0, 64, 0, 0, 0, 68};
+        memcpy(fragment + 64, runs, sizeof runs);
+        if (damage == 1) fragment[0] = 3;     /* segments that a sample does not have */
+        if (damage == 2) fragment[8] = 200;   /* one that begins behind the end */
+        if (damage == 3) fragment[69] = 0x7E; /* more bytes than there are */
+        dicom_begin(&f, "5");
+        dicom_describe(&f, 1, "MONOCHROME2", 1, 2, 2, 16, 16, 0, 0);
+        dicom_element(&f, 0x7FE00010, "OB", NULL, UINT32_MAX);
+        dicom_raw(&f, "\xFE\xFF\x00\xE0\0\0\0\0\xFE\xFF\x00\xE0\x4C\0\0\0", 16);
+        dicom_raw(&f, fragment, sizeof fragment);
+        dicom_raw(&f, "\xFE\xFF\xDD\xE0\0\0\0\0", 8);
+        if (damage) {
+            expect_failure(&f, f.count, IST_E_INPUT, "runs that are cut or too short");
+            continue;
+        }
+        ist_bitmap b = read_one(&f);
+        cr_expect_eq(b.format, IST_GRAY16);
+        cr_expect_arr_eq(b.pixels, want, sizeof want);
+        ist_bitmap_free(&b);
+    }
+}
+
 Test(io_dicom, what_is_not_read_is_named) {
     dicom_file f;
     need_dicom();

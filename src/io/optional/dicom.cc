@@ -22,7 +22,7 @@ extern "C" {
 
 #include <dcmtk/config/osconfig.h>
 #include <dcmtk/dcmdata/dccodec.h>
-#include <dcmtk/dcmdata/dcrledrg.h>
+#include <dcmtk/dcmdata/dcpxitem.h>
 #include <dcmtk/dcmdata/dctk.h>
 #include <dcmtk/dcmjpeg/djdecode.h>
 #include <dcmtk/dcmjpls/djdecode.h>
@@ -132,7 +132,6 @@ bool prepare_dcmtk() {
     OFLog::configure(OFLogger::OFF_LOG_LEVEL);
     DJDecoderRegistration::registerCodecs(EDC_photometricInterpretation, EUC_never, EPC_colorByPixel);
     DJLSDecoderRegistration::registerCodecs(EJLSUC_never, EJLSPC_colorByPixel);
-    DcmRLEDecoderRegistration::registerCodecs();
     return true;
 }
 
@@ -284,9 +283,58 @@ ist_status open_dicom(const ist_byte_source *source, const char *name, size_t ma
     return IST_OK;
 }
 
+uint32_t little_endian(const Uint8 *p) {
+    return p[0] | p[1] << 8 | p[2] << 16 | static_cast<uint32_t>(p[3]) << 24;
+}
+
+// PackBits, PS3.5, G.3: `count` bytes, each `step` behind the one before; false where the segment has fewer.
+bool unpack(const Uint8 *p, const Uint8 *end, uint8_t *to, size_t count, size_t step) {
+    size_t done = 0;
+    while (done < count && p < end) {
+        const unsigned n = *p++;
+        if (n == 128) continue;
+        const bool run = n > 128;
+        const size_t many = run ? 257 - n : n + 1, bytes = run ? 1 : many;
+        if (static_cast<size_t>(end - p) < bytes) return false;
+        for (size_t i = 0; i < many && done < count; i++, done++) to[done * step] = run ? *p : p[i];
+        p += bytes;
+    }
+    return done == count;
+}
+
+// RLE, one fragment a frame: a table of segments, of which each is a byte of a sample, the high one first, plane by
+// plane. Our own, since DCMTK's of 3.6.7 reads beyond a fragment that is damaged.
+ist_status read_runs(Dicom &d, size_t frame, std::vector<uint8_t> &to, ist_error *err) {
+    DcmPixelSequence *sequence = nullptr;
+    DcmPixelItem *item = nullptr;
+    Uint8 *bytes = nullptr;
+    if (d.pixels->getEncapsulatedRepresentation(EXS_RLELossless, nullptr, sequence).bad() || !sequence ||
+        sequence->card() != d.frames + 1)
+        return ist_fail(err, IST_E_INPUT, "%s: RLE of several fragments a frame is not read", d.name);
+    if (sequence->getItem(item, static_cast<unsigned long>(frame) + 1).bad() || !item ||
+        item->getUint8Array(bytes).bad() || !bytes)
+        return damaged(d, "a fragment cannot be read", err);
+    const size_t length = item->getLength(), width = d.allocated / 8, pixels = size_t{d.rows} * d.columns;
+    const size_t segments = d.samples * width;
+    bool whole = length >= 64 && little_endian(bytes) == segments && segments <= 15;
+    for (size_t i = 0; i < segments && whole; i++) {
+        const size_t begin = little_endian(bytes + 4 + 4 * i);
+        const size_t end = i + 1 < segments ? little_endian(bytes + 8 + 4 * i) : length;
+        const size_t first = i / width * pixels * width + (width - 1 - i % width); // the low byte comes first
+        whole = begin >= 64 && begin <= end && end <= length &&
+                unpack(bytes + begin, bytes + end, to.data() + first, pixels, width);
+    }
+    item->compact(); // it is in the file
+    return whole ? IST_OK : damaged(d, "runs that are cut or too short", err);
+}
+
 // The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
 ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
     to.resize(size_t{d.frame_bytes} + d.frame_bytes % 2);
+    if (d.data()->getOriginalXfer() == EXS_RLELossless) {
+        model = d.photometric;
+        return read_runs(d, frame, to, err);
+    }
     Uint32 fragment = frame == d.next ? d.fragment : 0;
     OFCondition condition = d.pixels->getUncompressedFrame(d.data(), static_cast<Uint32>(frame), fragment, to.data(),
                                                            static_cast<Uint32>(to.size()), model);
@@ -369,8 +417,8 @@ ist_status read_frame(Dicom &d, size_t frame, ist_bitmap *out, ist_error *err) {
     if (!ybr && model != "RGB")
         return ist_fail(err, IST_E_INPUT, "%s: colours in photometric interpretation %s are not read", d.name,
                         model.c_str());
-    bool by_pixel = encapsulated(d) && d.data()->getOriginalXfer() != EXS_RLELossless; // as the decoders were told
-    put_color(d, samples.data(), !by_pixel && d.planar == 1, ybr, out);
+    bool runs = d.data()->getOriginalXfer() == EXS_RLELossless; // other decoders were told to go by pixel
+    put_color(d, samples.data(), runs || (!encapsulated(d) && d.planar == 1), ybr, out);
     return IST_OK;
 }
 
