@@ -166,7 +166,7 @@ Test(cli_formats, dicom_goes_through_its_window) {
     scratch_write(scratch_path(&b.s, "in/00-a.dcm"), f->bytes, f->count);
     free(f);
     if (!has_format(&b, "DICOM")) {
-        expect(PREDICT(&b, NULL), 7, "00-a.dcm: is a DICOM image, which this isthmus was built without");
+        expect(PREDICT(&b, NULL), 7, "00-a.dcm: is a DICOM file, which this isthmus was built without");
         scratch_remove(&b.s);
         return;
     }

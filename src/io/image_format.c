@@ -103,7 +103,7 @@ const ist_image_format *ist_image_format_of(const unsigned char *head, size_t co
 }
 
 ist_status ist_image_format_refuse(const ist_image_format *format, const char *name, ist_error *err) {
-    return ist_fail(err, IST_E_INPUT, "%s: is a %s image, which this isthmus was built without (Debian: %s)", name,
+    return ist_fail(err, IST_E_INPUT, "%s: is a %s file, which this isthmus was built without (Debian: %s)", name,
                     format->name, format->package);
 }
 

@@ -50,7 +50,7 @@ static inline bool ist_image_format_is_read(const ist_image_format *format) {
     return format->decode || format->container;
 }
 
-/* "a.tif: is a TIFF image, which this isthmus was built without" */
+/* "a.tif: is a TIFF file, which this isthmus was built without" */
 ist_status ist_image_format_refuse(const ist_image_format *format, const char *name, ist_error *err);
 
 /* Whether a file's name ends as those of any format do, which is what makes it an image of a folder; and as those of a
