@@ -152,6 +152,9 @@ list() {
     awk -v head="^ *$2=\"" '$0 ~ head { on = 1; sub(head, "") } on && /"/ { sub(/".*/, ""); print; exit } on' "$1"
 }
 for p in $(list "$here/../apps/demo.sh" packages) $(list "$here/../apps/demo.sh" optional) $(list "$here/run.sh" may); do
-    case $p in gcc | libc6-dev | pocl-opencl-icd) continue ;; esac # part of build-essential; for running
+    case $p in
+    gcc | libc6-dev | pocl-opencl-icd) continue ;; # part of build-essential; for running
+    pkg-config) p=pkgconf ;;                       # what is behind that name since Debian 12
+    esac
     grep -q "^ $p\b.*,$" "$debian/control" || { echo "Build-Depends of debian/control lacks $p"; exit 1; }
 done

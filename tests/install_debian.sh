@@ -31,8 +31,9 @@ sources() {
 
 # every_package FOLDER: it has the five, and each has what it is for.
 every_package() {
+    for package in $packages; do dpkg-deb -c "$1/${package}_$version"-*.deb >"$work/$package"; done
     while read -r package file; do
-        dpkg-deb -c "$1/${package}_$version"-*.deb | grep -q " \./$file" || { echo "$package has no $file"; return 1; }
+        grep -q " \./$file" "$work/$package" || { echo "$package has no $file"; return 1; }
     done <<LIST
 isthmus usr/bin/isthmus$
 isthmus usr/share/bash-completion/completions/isthmus$
@@ -113,7 +114,7 @@ for suite in "$@"; do
 
     echo "$suite: installed"
     # shellcheck disable=SC2086
-    run sh -c "cd /build && $install ./*.deb pocl-opencl-icd gcc libc6-dev cmake make pkg-config"
+    run sh -c "cd /build && $install ./*.deb pocl-opencl-icd gcc libc6-dev cmake make pkgconf"
     for t in predict library audit; do
         echo "$suite: debian/tests/$t"
         mkdir "$root/build/$t"
