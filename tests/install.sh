@@ -153,8 +153,8 @@ list() {
 }
 for p in $(list "$here/../apps/demo.sh" packages) $(list "$here/../apps/demo.sh" optional) $(list "$here/run.sh" may); do
     case $p in
-    gcc | libc6-dev | pocl-opencl-icd) continue ;; # part of build-essential; for running
-    pkg-config) p=pkgconf ;;                       # what is behind that name since Debian 12
+    gcc | g++ | libc6-dev | pocl-opencl-icd) continue ;; # part of build-essential; for running
+    pkg-config) p=pkgconf ;;                             # what is behind that name since Debian 12
     esac
     grep -q "^ $p\b.*,$" "$debian/control" || { echo "Build-Depends of debian/control lacks $p"; exit 1; }
 done
