@@ -67,9 +67,13 @@ with_cmake() {
 with_configure() {
     ./configure --prefix="$prefix" "$@" && make -j "$jobs" install
 }
+# It brings no libisal.pc, by which the build finds it.
 with_isal() {
     make -f Makefile.unx -j "$jobs" arch=noarch CC=clang CFLAGS_="$flags -fPIC" LDFLAGS="$flags" slib &&
-        make -f Makefile.unx arch=noarch CC=clang CFLAGS_="$flags -fPIC" LDFLAGS="$flags" prefix="$prefix" install
+        make -f Makefile.unx arch=noarch CC=clang CFLAGS_="$flags -fPIC" LDFLAGS="$flags" prefix="$prefix" install &&
+        mkdir -p "$prefix/lib/pkgconfig" &&
+        printf 'Name: libisal\nDescription: ISA-L\nVersion: 2\nLibs: -L%s/lib -lisal\nCflags: -I%s/include\n' "$prefix" "$prefix" \
+            >"$prefix/lib/pkgconfig/libisal.pc"
 }
 
 library zlib libz.so zlib with_configure
