@@ -53,23 +53,29 @@ const ist_family ist_portable_window = {.emit = emit, .rows = IST_REPEATS_LEFT_O
 
 /* ---- register tiles ---- */
 
-/* Parts of a window's tokens, quads of a part's tokens, work-items. */
+/* Parts of a window's tokens, tiles of a part's queries and keys, work-items. */
 typedef struct tiles {
-    int blocks, quads, items;
+    int parts, part, query_tiles, key_tiles, items;
 } tiles;
 
 static tiles tiles_of(const ist_window_attention *a) {
-    int tokens = a->ws * a->ws, blocks = ist_div_up(tokens, PART_MAX);
-    int quads = ist_div_up(ist_div_up(tokens, blocks), 4);
-    int most = quads > HEAD_QUADS ? quads : HEAD_QUADS;
-    return (tiles){blocks, quads, ist_div_up(quads * most, WARP) * WARP};
+    int tokens = a->ws * a->ws;
+    tiles t = {.parts = ist_div_up(tokens, PART_MAX)};
+    t.part = ist_div_up(tokens, t.parts);
+    t.query_tiles = ist_div_up(t.part, 8);
+    t.key_tiles = ist_div_up(t.part, 4);
+    t.items = ist_div_up(t.query_tiles * (t.key_tiles > HEAD_QUADS ? t.key_tiles : HEAD_QUADS), WARP) * WARP;
+    return t;
 }
 
 /* Bytes of local memory of cl/portable/window_tile. */
 static size_t tile_bytes(const ist_window_attention *a) {
-    int quads = tiles_of(a).quads, tokens = 4 * quads, width = (quads | 1) * 4, span = 2 * a->ws - 1, d = IST_WINDOW_HEAD;
-    int keys = tokens > d ? tokens : d;
-    return sizeof(float) * (size_t)((d + keys + quads + 1) * width + span * span + tokens * d);
+    tiles t = tiles_of(a);
+    int query_width = (2 * t.query_tiles | 1) * 4, key_width = (t.key_tiles | 1) * 4, span = 2 * a->ws - 1;
+    int keys = IST_WINDOW_HEAD * key_width, weights = 4 * t.key_tiles * query_width;
+    int rows = IST_WINDOW_HEAD + t.key_tiles + 1; /* queries, maxima, factors */
+    return sizeof(float) *
+           (size_t)(rows * query_width + (keys > weights ? keys : weights) + span * span + t.part * IST_WINDOW_HEAD);
 }
 
 static bool takes_tile(const ist_plan *p, const ist_variant *v, const void *node) {
@@ -83,15 +89,15 @@ static void emit_tile(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_tensor content = a->reuse.content;
     tiles t = tiles_of(a);
     bool aligned = (a->qkv.ld | a->qkv.c0 | a->y.ld | a->y.c0) % 4 == 0;
-    ist_defines d = ist_defines_of(p, "-DWS=%d -DBLOCKS=%d -DITEMS=%d%s", a->ws, t.blocks, t.items,
-                                   aligned ? " -DALIGNED" : "");
+    ist_defines d =
+        ist_defines_of(p, "-DWS=%d -DPARTS=%d -DITEMS=%d%s", a->ws, t.parts, t.items, aligned ? " -DALIGNED" : "");
     (void)v, (void)way;
     const ist_window_args by_value = leave_out(a, &d);
     ist_launch l = launch_of(p, a);
     l.op = "portable/window_tile";
     l.isa = "portable/left_out";
     l.defines = d.text;
-    l.global[0] = (size_t)ist_windows(a) * (size_t)(t.blocks * t.items);
+    l.global[0] = (size_t)ist_windows(a) * (size_t)(t.parts * t.items);
     l.local[0] = (size_t)t.items;
     l.args[l.arg_count++] = (ist_arg)IST_IN(content);
     l.args[l.arg_count++] = (ist_arg)IST_STRUCT(window_args, &by_value);
