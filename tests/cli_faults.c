@@ -430,16 +430,16 @@ static void walk_engine(const faulty_call *call, const char *kind, long most) {
 }
 
 Test(cli_faults, opencl_of_masks) {
-    walk_engine(&real_masks, "opencl", 10);
+    walk_engine(&real_masks, "opencl", 5);
 }
 Test(cli_faults, opencl_of_eval) {
-    walk_engine(&real_eval, "opencl", 4);
+    walk_engine(&real_eval, "opencl", 2);
 }
 Test(cli_faults, opencl_of_an_audit) {
-    walk_engine(&real_audit, "opencl", 4);
+    walk_engine(&real_audit, "opencl", 2);
 }
 Test(cli_faults, memory_of_the_engine) {
-    walk_engine(&real_masks, "memory", 10);
+    walk_engine(&real_masks, "memory", 5);
 }
 
 /* Its files beside the double's are those of caches. They are looked through before the driver is asked, so that a

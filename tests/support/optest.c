@@ -21,13 +21,21 @@ bool optest_small(void) {
     return flag("ISTHMUS_SMALL");
 }
 
+bool optest_quick(void) {
+    return flag("ISTHMUS_QUICK");
+}
+
+bool optest_half(void) {
+    return flag("ISTHMUS_HALF");
+}
+
 void optest_begin(optest *t, const char *name, unsigned salt) {
     const char *seed = getenv("ISTHMUS_SEED");
     memset(t, 0, sizeof *t);
     t->name = name;
     t->seed = seed && *seed ? strtoull(seed, NULL, 10) : 1;
     t->state = t->seed * 0x9e3779b97f4a7c15u + salt;
-    t->half = flag("ISTHMUS_HALF");
+    t->half = optest_half();
     if (flag("ISTHMUS_VERBOSE")) fprintf(stderr, "%s, seed %llu\n", name, (unsigned long long)t->seed);
     static ist_device *shared; /* one per test process: opening probes the device each time */
     if (!shared) {
