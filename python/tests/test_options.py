@@ -74,6 +74,7 @@ def test_devices_and_facts(boxes_only):
     assert found and sum(device.is_default for device in found) == 1 and found[0].name
     info = boxes_only.info
     assert info.device in found or info.device.name in [device.name for device in found]
-    assert (info.detector, info.segmenter, info.classes, info.precision) == ("dfine-n", "", 3, "fp32")
+    precision = "fp16" if info.device.type == "gpu" else "fp32"
+    assert (info.detector, info.segmenter, info.classes, info.precision) == ("dfine-n", "", 3, precision)
     assert info.device_bytes > info.arena_bytes >= info.arena_lower_bound > 0
     assert boxes_only.names == ("bone", "needle", "vessel")
