@@ -201,6 +201,21 @@ ist_device_packet ist_slot_on_device(const ist_engine *engine, const ist_slot *s
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 
+/* ---- within.c ---- */
+
+/* Replays a plan by the upload that `words` words of the slot's are from word `at` on; without words by the slot's own.
+ * The encoder's embedding goes to the engine's number `place`. */
+ist_status ist_replay_within(ist_engine *engine, ist_plan *plan, const ist_slot *slot, size_t at, size_t words, int place,
+                             ist_frame_scope scope, ist_error *err);
+
+/* ---- tiled.c ---- */
+
+/* Room for the embeddings of so many tiles. */
+ist_status ist_tiles_reserve(ist_engine *engine, int tiles, ist_error *err);
+/* From an upload that is there to the packet: the detector tile by tile, what stays of all, the encoder on tiles that have
+ * something, the masks. */
+ist_status ist_tiles_enqueue(ist_engine *engine, ist_slot *slot, cl_mem pixels, ist_frame_scope scope, ist_error *err);
+
 /* ---- everything.c ---- */
 
 /* Masks of the image that there is memory to clean at a time: 256 MiB; one of a megapixel needs 4. */

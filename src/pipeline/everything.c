@@ -22,30 +22,6 @@ ist_status ist_everything_reserve(ist_engine *e, const ist_image *image, ist_err
     return IST_OK;
 }
 
-/* The embedding of a crop, by an upload of its own within the upload. */
-static ist_status enqueue_crop(ist_engine *e, const ist_slot *s, cl_mem pixels, int crop, ist_frame_scope scope,
-                               ist_error *err) {
-    const ist_crops_layout *l = s->crops;
-    cl_mem upload = NULL, embedding = NULL;
-    ist_status st = IST_OK;
-    if (crop)
-        st = ist_buffer_sub(e->device, s->upload, l->at[crop] * sizeof(uint32_t), l->words[crop] * sizeof(uint32_t),
-                            "upload of a crop", &upload, err);
-    if (!st)
-        st = ist_buffer_sub(e->device, e->embedding, e->embedding_bytes * (size_t)crop, e->embedding_bytes,
-                            "embedding of a crop", &embedding, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_UPLOAD, crop ? upload : s->upload, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_EMBEDDING, embedding, err);
-    if (!st) st = ist_plan_bind(e->encoder, IST_EXT_FOUND, e->found, err);
-    if (!st) st = ist_plan_replay_for(e->encoder, scope, err);
-    ist_plan_unbind(e->encoder, upload); /* commands in the queue keep them */
-    ist_plan_unbind(e->encoder, embedding);
-    ist_buffer_release(e->device, &upload);
-    ist_buffer_release(e->device, &embedding);
-    return st;
-}
-
 /* What was kept is asked for: how much that is only the device knows. */
 static ist_status enqueue_kept(ist_engine *e, ist_frame_scope scope, ist_error *err) {
     for (int i = 0; i < e->config.max_objects; i += e->everything.points_per_batch)
@@ -66,7 +42,11 @@ ist_status ist_everything_enqueue(ist_engine *e, ist_slot *s, cl_mem pixels, ist
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
     if (e->cleaning) IST_TRY(ist_plan_bind(e->cleaning, IST_EXT_REGIONS, e->regions, err));
     IST_TRY(ist_plan_bind(e->packing, IST_EXT_PACKET, s->packet, err));
-    for (int c = 0; c < e->grids.crops; c++) IST_TRY(enqueue_crop(e, s, pixels, c, scope, err));
+    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err));
+    IST_TRY(ist_plan_bind(e->encoder, IST_EXT_FOUND, e->found, err));
+    for (int c = 0; c < e->grids.crops; c++)
+        IST_TRY(
+            ist_replay_within(e, e->encoder, s, c ? s->crops->at[c] : 0, c ? s->crops->words[c] : 0, c, scope, err));
     for (int i = 0; i < e->grids.points; i += each) IST_TRY(ist_plan_replay_for(e->plan, scope, err));
     IST_TRY(ist_plan_replay_for(e->selection, scope, err));
     IST_TRY(enqueue_kept(e, scope, err));

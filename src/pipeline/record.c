@@ -484,9 +484,9 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     f.pixels = ist_graph_external(f.g, IST_EXT_PIXELS, IST_ELEM_U8);
     f.packet = ist_graph_external(f.g, IST_EXT_PACKET, IST_ELEM_I32);
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
-    const bool tiled = part == IST_FRAME_TILE || part == IST_FRAME_MERGING || part == IST_FRAME_TILED;
-    if (tiled) f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
-    if (part != IST_FRAME_WHOLE && (part == IST_FRAME_TILED || !tiled)) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
+    const bool detects = part == IST_FRAME_WHOLE || part == IST_FRAME_TILE || part == IST_FRAME_MERGING;
+    if (!detects) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
+    if (part >= IST_FRAME_TILE) f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
     if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
         f.everything = &e->everything, f.grids = &e->grids;
         f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);

@@ -340,65 +340,11 @@ static unsigned left_out(const submission *b) {
     return out;
 }
 
-/* A plan on a tile, by an upload of its own within the upload; 0: on the whole image. With an embedding it goes there. */
-static ist_status enqueue_tile(ist_engine *e, ist_plan *plan, const ist_slot *s, int tile, ist_frame_scope scope,
-                               ist_error *err) {
-    const ist_tile_layout *l = &s->tiles;
-    const size_t at = tile ? l->at + (size_t)(tile - 1) * l->step : 0;
-    cl_mem upload = NULL, embedding = NULL;
-    ist_status st = IST_OK;
-    if (tile) /* with the tables behind all of them */
-        st = ist_buffer_sub(e->device, s->upload, at * sizeof(uint32_t), (l->end - at) * sizeof(uint32_t),
-                            "upload of a tile", &upload, err);
-    if (!st && plan == e->encoder)
-        st = ist_buffer_sub(e->device, e->embedding, e->embedding_bytes * (size_t)tile, e->embedding_bytes,
-                            "embedding of a tile", &embedding, err);
-    if (!st) st = ist_plan_bind(plan, IST_EXT_UPLOAD, tile ? upload : s->upload, err);
-    if (!st && embedding) st = ist_plan_bind(plan, IST_EXT_EMBEDDING, embedding, err);
-    if (!st) st = ist_plan_replay_for(plan, scope, err);
-    ist_plan_unbind(plan, upload); /* commands in the queue keep them */
-    ist_plan_unbind(plan, embedding);
-    ist_buffer_release(e->device, &upload);
-    ist_buffer_release(e->device, &embedding);
-    return st;
-}
-
-static ist_status reserve_embeddings(ist_engine *e, int tiles, ist_error *err) {
-    if (!e->detection || !e->encoder || tiles <= e->tile_embeddings) return IST_OK;
-    e->tile_embeddings = 0;
-    ist_plan_unbind(e->plan, e->embedding);
-    ist_buffer_release(e->device, &e->embedding);
-    IST_TRY(ist_buffer_create(e->device, e->embedding_bytes * (size_t)tiles, "embeddings of tiles", &e->embedding, err));
-    e->tile_embeddings = tiles;
-    return IST_OK;
-}
-
-/* The detector tile by tile, what stays of all, the encoder on tiles that have something, then the packet. */
-static ist_status enqueue_tiles(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
-    ist_plan *const plans[] = {e->detection, e->merging, e->plan};
-    const int first = e->tiles.whole || s->tiles.tiles == 1 ? 0 : 1;
-    for (int i = 0; i < 3; i++) {
-        IST_TRY(ist_plan_bind(plans[i], IST_EXT_FOUND, e->found, err));
-        IST_TRY(ist_plan_bind(plans[i], IST_EXT_UPLOAD, s->upload, err));
-    }
-    IST_TRY(ist_plan_bind(e->detection, IST_EXT_PIXELS, pixels, err));
-    IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
-    for (int i = first; i < s->tiles.tiles; i++) IST_TRY(enqueue_tile(e, e->detection, s, i, scope, err));
-    IST_TRY(ist_plan_replay_for(e->merging, scope, err));
-    if (e->encoder) {
-        IST_TRY(ist_plan_bind(e->encoder, IST_EXT_PIXELS, pixels, err));
-        IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, e->embedding, err));
-        IST_TRY(ist_plan_bind(e->plan, IST_EXT_STORE, s->store, err));
-        for (int i = first; i < s->tiles.tiles; i++) IST_TRY(enqueue_tile(e, e->encoder, s, i, scope, err));
-    }
-    return ist_plan_replay_for(e->plan, scope, err);
-}
-
 static ist_status enqueue_plans(ist_engine *e, ist_slot *s, const submission *b, ist_frame_scope scope, ist_error *err) {
     cl_mem pixels = b->images[0].cl_buffer ? (cl_mem)b->images[0].cl_buffer : s->upload;
     cl_mem embedding = b->embedding ? b->embedding->buffer : e->embedding;
     if (b->crops) return ist_everything_enqueue(e, s, pixels, scope, err);
-    if (e->detection) return enqueue_tiles(e, s, pixels, scope, err);
+    if (e->detection) return ist_tiles_enqueue(e, s, pixels, scope, err);
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_UPLOAD, s->upload, err));
     if (e->encoder)
         IST_TRY(ist_plan_bind(e->plan, IST_EXT_EMBEDDING, embedding, err));
@@ -524,7 +470,7 @@ static ist_status submit(ist_engine *e, submission *b, ist_error *err) {
         st = ist_fail(err, IST_E_LIMIT, "submit: %zu bytes in one batch", layout.bytes);
     if (!st) st = ist_slot_reserve(e, s, layout.bytes, layout.store_words, err);
     if (!st) st = ist_everything_reserve(e, &b->images[0], err);
-    if (!st) st = reserve_embeddings(e, tiles.tiles, err);
+    if (!st) st = ist_tiles_reserve(e, tiles.tiles, err);
     if (!st && e->trust) st = ist_trust_reserve(e, e->trust, b->images[0].width, b->images[0].height, err);
     if (!st) {
         fill_upload(e, s, b, &layout, reset, idle);

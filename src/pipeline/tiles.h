@@ -1,4 +1,4 @@
-/* Images in tiles: where the tiles are, their part of the upload, and what a frame enqueues for them.
+/* Images in tiles: where the tiles are and their part of the upload; tiled.c enqueues what a frame does for them.
  *
  * The upload's image blocks are those of the tiles, the first of which is the whole image. The detector takes one at a
  * time: for every other tile there is an upload of its own within the upload, a header and one block; since all tiles are
