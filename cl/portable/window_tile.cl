@@ -36,6 +36,18 @@ static inline float4 power(float4 t) {
     return quick_exp2_float4(fmax(t, (float4)(-126.0f)));
 }
 
+/* Each of a work-item's eight queries by its factor. */
+static inline void scale_rows(float4 a[8], float4 lo, float4 hi) {
+    a[0] *= lo.x;
+    a[1] *= lo.y;
+    a[2] *= lo.z;
+    a[3] *= lo.w;
+    a[4] *= hi.x;
+    a[5] *= hi.y;
+    a[6] *= hi.z;
+    a[7] *= hi.w;
+}
+
 /* Place of token t of the window at (x0, y0) in the map, -1 outside. */
 static inline int token_at(int t, int x0, int y0, int n, window_args arg) {
     const int y = y0 + t / WS, x = x0 + t % WS;
@@ -168,15 +180,7 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (sums) {
-            const float4 f_lo = QUAD_AT(change, lo), f_hi = QUAD_AT(change, hi);
-            a[0] *= f_lo.x;
-            a[1] *= f_lo.y;
-            a[2] *= f_lo.z;
-            a[3] *= f_lo.w;
-            a[4] *= f_hi.x;
-            a[5] *= f_hi.y;
-            a[6] *= f_hi.z;
-            a[7] *= f_hi.w;
+            scale_rows(a, QUAD_AT(change, lo), QUAD_AT(change, hi));
 #pragma unroll 4
             for (int j = 0; j < count; j++) {
                 const float4 e_lo = QUAD_AT(p + j * QUERY_WIDTH, lo), e_hi = QUAD_AT(p + j * QUERY_WIDTH, hi);
@@ -203,16 +207,7 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         total_lo += QUAD_AT(top + t * QUERY_WIDTH, lo);
         total_hi += QUAD_AT(top + t * QUERY_WIDTH, hi);
     }
-    total_lo = 1.0f / total_lo;
-    total_hi = 1.0f / total_hi;
-    a[0] *= total_lo.x;
-    a[1] *= total_lo.y;
-    a[2] *= total_lo.z;
-    a[3] *= total_lo.w;
-    a[4] *= total_hi.x;
-    a[5] *= total_hi.y;
-    a[6] *= total_hi.z;
-    a[7] *= total_hi.w;
+    scale_rows(a, 1.0f / total_lo, 1.0f / total_hi);
     const int last = sums ? min(TOKENS - q0, PART) : 0;
     out += arg.out_c0 + h * D + tk * 4;
 #pragma unroll
