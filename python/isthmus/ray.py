@@ -1,10 +1,10 @@
 """isthmus in Ray Data: a class for map_batches with an engine in each actor. Needs `ray[data]` and pyarrow.
 
     ds = ray.data.read_binary_files("s3://bucket/frames", include_paths=True)
-    ds = ds.map_batches(isthmus.ray.Predictor, fn_constructor_kwargs={"conf": 0.5}, concurrency=4, num_gpus=1, batch_size=64)
+    ds = ds.map_batches(isthmus.ray.Predictor, fn_constructor_kwargs={"conf": 0.5}, concurrency=4, num_gpus=0.5, batch_size=64)
     ds.write_parquet("out")
 
-Two actors may share a GPU (num_gpus=0.5): one decodes while the other computes.
+Two actors that share a GPU (num_gpus=0.5) keep it busy: one decodes while the other computes.
 """
 from __future__ import annotations
 
