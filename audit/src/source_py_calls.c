@@ -107,7 +107,8 @@ static ist_src_value call_model(ist_py_reader *r, const ist_py_call *c) {
     if (number) v = ist_py_call_function(r, c, number, ist_src_function_at(r->u, number)->bound);
     ist_py_launch(r, c, true);
     if (v.kind == IST_PY_HOST || v.kind == IST_PY_HOST_TENSOR) return v;
-    return (ist_src_value){.kind = IST_PY_TENSOR, .flags = IST_PY_PLACED, .of = v.of, .origin = v.origin};
+    return (ist_src_value){
+        .kind = IST_PY_TENSOR, .flags = IST_PY_PLACED, .of = ist_py_is_instance(v) ? v.of : 0, .origin = v.origin};
 }
 
 /* A method of a module whose result is not known works on tensors like the module does. */

@@ -33,9 +33,17 @@ static bool enter(ist_py_reader *r) {
 
 /* ---- values ---- */
 
+/* `of` means a function for some kinds and a class for others: it comes from one that is like `v`. */
+static uint32_t class_of_either(ist_src_value v, ist_src_value a, ist_src_value b) {
+    bool named = v.kind >= IST_PY_FUNCTION;
+    if (a.of && (named ? a.kind == v.kind : a.kind < IST_PY_FUNCTION)) return a.of;
+    if (b.of && (named ? b.kind == v.kind : b.kind < IST_PY_FUNCTION)) return b.of;
+    return 0;
+}
+
 ist_src_value ist_py_either(ist_src_value a, ist_src_value b) {
     bool other = !a.origin || (b.origin && (a.origin & IST_SRC_HOP_OPEN) && !(b.origin & IST_SRC_HOP_OPEN));
-    ist_src_value v = {.origin = other ? b.origin : a.origin, .of = a.of ? a.of : b.of};
+    ist_src_value v = {.origin = other ? b.origin : a.origin};
     bool tensor = a.kind == IST_PY_TENSOR || b.kind == IST_PY_TENSOR;
     v.flags = (uint8_t)((a.flags & b.flags) | ((a.flags | b.flags) & (IST_PY_DERIVED | IST_PY_ARRAY | IST_PY_PLACED)));
     if (a.kind == b.kind)
@@ -44,11 +52,10 @@ ist_src_value ist_py_either(ist_src_value a, ist_src_value b) {
         v.kind = IST_PY_TENSOR, v.flags &= (uint8_t)~IST_PY_SURE;
     else if (a.kind == IST_PY_DEVICE || b.kind == IST_PY_DEVICE)
         v.kind = IST_PY_DEVICE;
-    else if (a.kind >= IST_PY_FUNCTION || b.kind >= IST_PY_FUNCTION)
-        v.of = 0;
     else if ((a.kind == IST_PY_HOST && b.kind == IST_PY_HOST_TENSOR) ||
              (b.kind == IST_PY_HOST && a.kind == IST_PY_HOST_TENSOR))
         v.kind = IST_PY_HOST_TENSOR;
+    v.of = class_of_either(v, a, b);
     return v;
 }
 
@@ -364,7 +371,8 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
     if (!stored && part(r, first, end < outer_end ? end : outer_end, parts_end, &known)) return known;
     if (!stored && field(r, on, first, end < outer_end ? end : outer_end, &known) && ist_py_is_known(known))
         return known;
-    if (ist_py_is_instance(on) && ist_py_class_at(r->p, on.of)->is_record) on.of = 0;
+    const ist_py_class *record = ist_py_is_instance(on) ? ist_py_class_at(r->p, on.of) : NULL;
+    if (record && record->is_record) on.of = 0;
     if (mask && (!stored || ist_py_is_sure(r->stored)) &&
         (on.kind == IST_PY_TENSOR || (sure && on.kind == IST_PY_UNKNOWN))) {
         ist_py_hit(r, IST_SRC_DYNAMIC, 0, line, stored ? "[mask] =" : "[mask]");
@@ -375,9 +383,7 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
         on.origin = index.origin;
         on.flags |= IST_PY_DERIVED;
     }
-    if (on.kind >= IST_PY_QUEUE || on.kind == IST_PY_MODULE)
-        on.kind = on.kind == IST_PY_MODULE ? IST_PY_MODULE : IST_PY_UNKNOWN;
-    return on;
+    return on.kind >= IST_PY_QUEUE && on.kind < IST_PY_FUNCTION ? (ist_src_value){0} : on; /* [f, g][0] is a function */
 }
 
 static ist_src_value follow(ist_py_reader *r, chain *c, ist_src_value v) {

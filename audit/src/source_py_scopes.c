@@ -143,9 +143,9 @@ static ist_src_value parameter_value(ist_py_reader *r, const ist_src_function *f
     bool forward = r->module_class && !strcmp(ist_src_text(r->u, f->name), "forward");
     ist_src_value v = colon < equals ? annotated(r, colon + 1, equals) : (ist_src_value){0};
     if (!v.kind) {
-        uint32_t of = v.of ? v.of : f->given[k].of;
+        uint32_t class_ = v.of;
         v = f->given[k];
-        v.of = of;
+        if (class_) v.kind = v.kind < IST_PY_FUNCTION ? v.kind : IST_PY_UNKNOWN, v.of = class_;
     }
     if (k == 0 && f->bound) v = (ist_src_value){.of = r->class_};
     if (forward && k && !v.of && v.kind != IST_PY_TENSOR && v.kind != IST_PY_MODULE) v = ist_py_of(IST_PY_TENSOR, 0);
