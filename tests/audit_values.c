@@ -45,3 +45,91 @@ Test(values, functions_and_classes_among_others) {
         "import torch\ndef f(y):\n    return y.cpu()\ndef step(y):\n    z = [f, f][0](y)\n    return z.cuda()\n", NULL,
         " 3"); /* a chain through a function in a list */
 }
+
+#define STEP "import torch\ndef step(model, x, small):\n    y = model(x)\n"
+
+Test(values, branches_that_may_not_be_taken) {
+    expect_lines(STEP "    if small:\n        y = y.cpu()\n    return y.cpu()\n", NULL, " 5 6");
+    expect_lines(STEP "    if y.is_cuda:\n        y = y.cpu()\n    return y.cpu()\n", NULL, " 5");
+    expect_lines(STEP
+                 "    if small:\n        y = y.cpu()\n    elif x.is_cuda:\n        y = y + 1\n    return y.cpu()\n",
+                 NULL, " 5 8");
+    expect_lines(STEP "    if small:\n        y = y * 2\n    else:\n        y = y.cpu()\n    return y.cpu()\n", NULL,
+                 " 7 8");
+    expect_lines(STEP "    if small:\n        y = y.cpu()\n    else:\n        y = y.to('cpu')\n    return y.cpu()\n",
+                 NULL, " 5 7");
+    /* behind a branch that ends, what it made is not there */
+    expect_lines(STEP "    if small:\n        y = torch.zeros(3)\n        return y\n    return y.cpu()\n", NULL, " 7");
+    expect_lines(STEP "    if small:\n        y = torch.zeros(3)\n        raise y\n    else:\n        z = y\n"
+                      "    return z.cpu(), y.cpu()\n",
+                 NULL, " 9");
+    expect_lines(STEP "    for k in x:\n        if k:\n            y = torch.zeros(3)\n            continue\n"
+                      "        y.cpu()\n",
+                 NULL, " 8");
+}
+
+Test(values, a_tensor_on_one_side_of_else_only) {
+    static const char turn[] = "import numpy as np\nimport torch\ndef turn(x):\n"
+                               "    return x.clone() if isinstance(x, torch.Tensor) else np.array(x)\n";
+    char text[512];
+    snprintf(text, sizeof text,
+             "%sdef step(model, x):\n    y = turn(model(x))\n    if turn(x.numpy()).max() > 1:\n"
+             "        return y.cpu()\n",
+             turn);
+    expect_lines(text, NULL, " 8");
+}
+
+Test(values, types_say_where_tensors_are) {
+    expect_lines(STEP "    a = torch.zeros(3).type(y.type())\n    b = torch.zeros(3).type_as(y)\n"
+                      "    c = torch.zeros(3).type(torch.float16)\n    d = torch.zeros(3).type(torch.zeros(2).type())\n"
+                      "    return a.cpu(), b.cpu(), c.cpu(), d.cpu()\n",
+                 NULL, " 4 5 8");
+    expect_lines("import torch\ndef step(h):\n    t = torch.cuda.HalfTensor if h else torch.cuda.FloatTensor\n"
+                 "    a = torch.ones(3).type(t)\n    b = torch.ones(3).type('torch.cuda.FloatTensor')\n"
+                 "    c = torch.FloatTensor([1]).item()\n    return a.item(), b.item(), c\n",
+                 NULL, " 4 5 7");
+    expect_lines("import torch\ndef step(h):\n    a = torch.cuda.FloatTensor([h, h])\n"
+                 "    b = torch.cuda.FloatTensor(3, 4)\n    return a[0].item()\n",
+                 NULL, " 3 5");
+}
+
+Test(values, masks_stay_masks) {
+    expect_lines(STEP
+                 "    m = torch.cat([y > 0, y > 1])\n    n = torch.stack([y.bool(), torch.zeros(3).bool().cuda()])\n"
+                 "    k = torch.cat([y, y])\n    s = (y > 0).long()\n"
+                 "    a = x[m]\n    b = x[n]\n    c = x[k]\n    return x[s]\n",
+                 NULL, " 5 8 9");
+}
+
+Test(values, devices_by_default_and_by_key) {
+    static const char f[] = "import torch\ndef load(net, device='cuda'):\n    return net.to(device=device)\n";
+    expect_lines(f, "from a import load\nload(3, device='cpu')\n", " 3");
+    expect_lines("import torch\ndef load(net, device='cpu'):\n    return net.to(device=device)\n",
+                 "from a import load\nload(torch.zeros(1), device='cpu')\n", "");
+    expect_lines("import torch\ndef step(state, x):\n    y = torch.as_tensor(x)\n    z = y.to(state['dtype'])\n"
+                 "    return y.to(state['device']), z\n",
+                 NULL, " 5");
+}
+
+/* Arguments up to the twentieth are followed. */
+Test(values, many_arguments) {
+    expect_lines("import torch\ndef f(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t):\n"
+                 "    return t.numpy(), s.cpu()\n"
+                 "def step(model, x):\n    y = model(x)\n    z = torch.zeros(3)\n"
+                 "    return f(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, z, z)\n"
+                 "def step_too(model, x):\n    y = model(x)\n    z = torch.zeros(3)\n"
+                 "    return g(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, y, z)\n"
+                 "def g(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t):\n"
+                 "    return t.cpu(), s.cpu()\n",
+                 NULL, " 13");
+}
+
+/* Fields of what a model is given are where the model is. */
+Test(values, fields_of_what_a_model_is_given) {
+    expect_lines("import torch\nfrom torch import nn\nfrom b import Batch\nclass Net(nn.Module):\n"
+                 "    def forward(self, batch: Batch):\n        return batch.masks.cpu()\n"
+                 "def save(batch: Batch):\n    return batch.masks.cpu()\n",
+                 "import torch\nfrom dataclasses import dataclass\n@dataclass\nclass Batch:\n    masks: int\n"
+                 "def collate(data):\n    return Batch(masks=torch.stack([torch.zeros(1)]))\n",
+                 " 6");
+}

@@ -45,13 +45,14 @@ enum {
 };
 
 enum {
-    IST_PY_ARGS = 12,
+    IST_PY_ARGS = 20,
     IST_PY_ELEMENTS = 8,
     IST_PY_DEPTH = 150,
     IST_PY_BLOCKS = 128,
     IST_PY_PATH = 256,
     IST_PY_PASSES = 8,
-    IST_PY_CHANGES = 256
+    IST_PY_CHANGES = 256,
+    IST_PY_ASKED = 6
 };
 
 typedef struct ist_py_arg {
@@ -86,6 +87,11 @@ typedef struct ist_py_change {
     ist_src_value value;
 } ist_py_change;
 
+/* Names that the conditions of an "if" ask about. */
+typedef struct ist_py_asked {
+    uint32_t names[IST_PY_ASKED], count;
+} ist_py_asked;
+
 typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_PY_CLASS_BLOCK } ist_py_block_kind;
 
 typedef struct ist_py_block {
@@ -95,7 +101,9 @@ typedef struct ist_py_block {
     ist_src_value before_narrowing;
     uint8_t kind;
     bool module_class, training;
-    bool branch_of_if;      /* if, elif or else */
+    bool branch_of_if;   /* if, elif or else */
+    bool is_else, ended; /* ended: by a return or the like, so that nothing of it goes on behind the "if" */
+    ist_py_asked asked;
     uint32_t changes, left; /* where those of the whole "if" begin, and where those of earlier branches end */
 } ist_py_block;
 
@@ -127,6 +135,7 @@ typedef struct ist_py_reader {
     ist_py_change changes[IST_PY_CHANGES]; /* of names, in the blocks that are open; more are not kept */
     uint32_t change_count, branch_changes; /* branch_changes: of the "if" that goes on with this line */
     bool goes_on;                          /* this line is a further branch */
+    ist_py_asked asked;                    /* by the branches before it */
 } ist_py_reader;
 
 /* ---- source_py_expr.c ---- */

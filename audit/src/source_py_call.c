@@ -104,7 +104,7 @@ ist_src_value ist_py_all_args(const ist_py_call *c) {
     return v;
 }
 
-static bool is_number(const ist_py_reader *r, const ist_py_arg *a) {
+bool ist_py_is_number(const ist_py_reader *r, const ist_py_arg *a) {
     return a->end == a->first + 1 && r->tokens[a->first].kind == IST_PY_NUMBER;
 }
 
@@ -114,8 +114,9 @@ uint8_t ist_py_target_of(const ist_py_reader *r, const ist_py_arg *a) {
     uint8_t kind = a->value.kind;
     const ist_py_token *last = &r->tokens[a->end > a->first ? a->end - 1 : a->first];
     if (kind == IST_PY_DEVICE || kind == IST_PY_HOST_DEVICE || kind == IST_PY_DTYPE) return kind;
-    if (is_number(r, a)) return IST_PY_DEVICE; /* .to(0) */
-    if (last->kind != IST_PY_NAME) return IST_PY_UNKNOWN;
+    if (ist_py_is_number(r, a)) return IST_PY_DEVICE;                                            /* .to(0) */
+    if (ist_py_is(last, "]") && a->end > a->first + 2 && last[-1].kind == IST_PY_STRING) last--; /* state["device"] */
+    if (last->kind != IST_PY_NAME && last->kind != IST_PY_STRING) return IST_PY_UNKNOWN;
     if (ist_src_has_word(last->at, last->length, " dtype ")) return IST_PY_DTYPE;
     return ist_src_has_word(last->at, last->length, " device dev gpu rank ") ? IST_PY_DEVICE : IST_PY_UNKNOWN;
 }
@@ -142,7 +143,7 @@ ist_src_value ist_py_download(ist_py_reader *r, const ist_py_call *c, const char
     uint32_t hit = ist_py_hit(r, IST_SRC_DOWN, IST_SRC_BLOCKING | flags, c->line, label);
     if (hit) r->u->hits[hit - 1].calls = calls_in(label);
     return (ist_src_value){.kind = (uint8_t)kind,
-                           .flags = kind == IST_PY_HOST_TENSOR ? IST_PY_SURE : 0,
+                           .flags = kind == IST_PY_HOST_TENSOR ? IST_PY_SURE | (c->on.flags & IST_PY_MASK) : 0,
                            .origin = ist_py_downloaded(r, c->line),
                            .hit = hit};
 }

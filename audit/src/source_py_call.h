@@ -22,6 +22,9 @@ const ist_py_arg *ist_py_keyword(const ist_py_reader *r, const ist_py_call *c, c
 const ist_py_arg *ist_py_positional(const ist_py_call *c, uint32_t at);
 ist_src_value ist_py_value_of(const ist_py_arg *a);
 
+/* Whether it is spelled out as a number. */
+bool ist_py_is_number(const ist_py_reader *r, const ist_py_arg *a);
+
 /* What the arguments are together. */
 ist_src_value ist_py_all_args(const ist_py_call *c);
 

@@ -272,7 +272,11 @@ ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
 /* An attribute that a class of the project has; false: it is not known to. `origin`: where its value comes from. */
 static bool known_attribute(ist_py_reader *r, ist_src_value on, const ist_py_token *name, ist_src_value *v) {
     if (!on.of || on.kind == IST_PY_FUNCTION) return false;
-    if (ist_py_kept(r, on.of, name->at, name->length, v) && (v->kind || v->of)) return true;
+    bool placed = ist_py_is_instance(on) && (on.flags & IST_PY_PLACED);
+    if (ist_py_kept(r, on.of, name->at, name->length, v) && (v->kind || v->of)) {
+        if (placed && v->kind == IST_PY_HOST_TENSOR) v->kind = IST_PY_TENSOR;
+        return true;
+    }
     uint32_t method = ist_py_method(r->p, on.of, name->at, name->length);
     const ist_src_function *f = method ? ist_src_function_at(r->u, r->u->names[method].function) : NULL;
     if (!f || !f->property) return false;
@@ -296,6 +300,8 @@ ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, bool imported
     if (ist_py_in(name, length, " device ") || ist_py_in(name, length, " _device "))
         return ist_py_of(on.kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_DEVICE : IST_PY_DEVICE, 0);
     if (ist_src_has_word(name, length, " dtype ")) return ist_py_of(IST_PY_DTYPE, 0);
+    if (ist_py_starts(path, "torch.cuda.") && ist_src_has_word(name, length, " tensor "))
+        return ist_py_of(IST_PY_DEVICE, 0); /* a type and a place */
     if (ist_py_starts(path, "torch.") &&
         ist_src_has_word(name, length, " float half double int short long bool bfloat uint complex "))
         return ist_py_of(IST_PY_DTYPE, 0);

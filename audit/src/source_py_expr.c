@@ -232,7 +232,8 @@ static ist_src_value string_value(ist_py_reader *r) {
             format_string(r, &r->tokens[r->at - 1]);
         }
     }
-    if (begins_with(t, "cuda") || begins_with(t, "xpu") || begins_with(t, "mps")) v.kind = IST_PY_DEVICE;
+    if (begins_with(t, "cuda") || begins_with(t, "torch.cuda.") || begins_with(t, "xpu") || begins_with(t, "mps"))
+        v.kind = IST_PY_DEVICE;
     if (t->length == 3 && begins_with(t, "cpu")) v.kind = IST_PY_HOST_DEVICE;
     return v;
 }
@@ -525,6 +526,23 @@ static ist_src_value binary(ist_py_reader *r, int least) {
     return left;
 }
 
+/* Behind "else", where the name that the condition says to be a tensor is none; afterwards it is what it was. */
+static ist_src_value otherwise(ist_py_reader *r, uint32_t narrowed) {
+    ist_src_value before = r->before_narrowing;
+    if (narrowed) {
+        ist_src_value none = before;
+        none.kind = IST_PY_HOST;
+        none.flags &= (uint8_t)~IST_PY_SURE;
+        ist_py_bind(r, narrowed, none);
+    }
+    ist_src_value v = ist_py_expression(r);
+    if (narrowed) {
+        ist_py_bind(r, narrowed, before);
+        r->narrowed = 0;
+    }
+    return v;
+}
+
 ist_src_value ist_py_expression(ist_py_reader *r) {
     ist_src_value v = {0};
     if (at_end(r) || !enter(r)) return v;
@@ -536,9 +554,11 @@ ist_src_value ist_py_expression(ist_py_reader *r) {
     } else {
         uint32_t line = here(r)->line;
         v = binary(r, OR);
+        uint32_t narrowed = r->narrowed;
         if (takes(r, "if")) {
             ist_py_truth(r, binary(r, OR), line);
-            if (takes(r, "else")) v = ist_py_either(v, ist_py_expression(r));
+            uint32_t name = narrowed ? 0 : r->narrowed;
+            if (takes(r, "else")) v = ist_py_either(v, otherwise(r, name));
         }
     }
     r->depth--;

@@ -85,31 +85,53 @@ static void take_back(ist_py_reader *r, uint32_t first) {
         r->changes[i].value = exchange(r, r->changes[i].name, r->changes[i].value);
 }
 
+static bool is_asked(const ist_py_block *b, uint32_t name) {
+    for (uint32_t k = 0; k < b->asked.count; k++)
+        if (b->asked.names[k] == name) return true;
+    return false;
+}
+
+/* The name, which holds a tensor in host memory now, holds one of a device on another way to here. */
+static void may_hold(ist_py_reader *r, const ist_py_block *b, uint32_t name, ist_src_value other) {
+    ist_src_value now = ist_py_lookup(r, name);
+    if (now.kind == IST_PY_HOST_TENSOR && other.kind == IST_PY_TENSOR && !is_asked(b, name))
+        exchange(r, name, ist_py_either(now, other));
+}
+
 /* Behind the last branch: what only earlier ones assigned holds too, the last of them counts; a device is one if any
- * branch says so. The changes become those of the whole. */
-static void join_branches(ist_py_reader *r, uint32_t first, uint32_t left) {
-    for (uint32_t i = first; i < left && i < r->change_count; i++) {
+ * branch says so, and so is what lies there, unless a condition asked about it. The changes become those of the whole.
+ */
+static void join_branches(ist_py_reader *r, const ist_py_block *b) {
+    for (uint32_t i = b->changes; i < b->left && i < r->change_count; i++) {
         ist_py_change *c = &r->changes[i];
-        uint32_t k = left;
+        uint32_t k = b->left;
         while (k < r->change_count && r->changes[k].name != c->name) k++;
         if (k == r->change_count) {
             c->value = exchange(r, c->name, c->value);
         } else {
             bool device = c->value.kind == IST_PY_DEVICE && ist_py_lookup(r, c->name).kind == IST_PY_HOST_DEVICE;
             if (device) exchange(r, c->name, c->value);
+            may_hold(r, b, c->name, c->value);
             c->value = r->changes[k].value;
         }
     }
+    for (uint32_t i = b->changes; i < r->change_count && !b->is_else; i++) /* or what held before */
+        may_hold(r, b, r->changes[i].name, r->changes[i].value);
 }
 
 static void leave_changes(ist_py_reader *r, const ist_py_block *b, uint32_t indent) {
+    bool goes_on = r->goes_on && b->indent == indent;
     if (b->kind == IST_PY_FUNCTION_BLOCK) {
         r->change_count = b->left;
-    } else if (b->branch_of_if && r->goes_on && b->indent == indent) {
-        take_back(r, b->left);
-        r->branch_changes = b->changes;
     } else if (b->branch_of_if) {
-        join_branches(r, b->changes, b->left);
+        if (goes_on || b->ended) take_back(r, b->left);
+        if (b->ended) r->change_count = b->left;
+        if (!goes_on) {
+            join_branches(r, b);
+            return;
+        }
+        r->branch_changes = b->changes;
+        r->asked = b->asked;
     }
 }
 

@@ -149,6 +149,10 @@ static ist_src_value parameter_value(ist_py_reader *r, const ist_src_function *f
     }
     if (k == 0 && f->bound) v = (ist_src_value){.of = r->class_};
     if (forward && k && !v.of && v.kind != IST_PY_TENSOR && v.kind != IST_PY_MODULE) v = ist_py_of(IST_PY_TENSOR, 0);
+    if (forward && k && ist_py_is_instance(v)) v.flags |= IST_PY_PLACED; /* its tensors are where the model is */
+    for (uint32_t i = equals + 1; i < end && (!v.kind || v.kind == IST_PY_HOST_DEVICE); i++) /* device="cuda" */
+        if (token(r, i)->kind == IST_PY_STRING && token(r, i)->length >= 4 && !memcmp(token(r, i)->at, "cuda", 4))
+            v.kind = IST_PY_DEVICE;
     bool open_kind = !v.kind || v.kind == IST_PY_HOST; /* HOST: some caller has None for it */
     if (open_kind && ist_py_is_model_name(token(r, first)->at, token(r, first)->length)) v.kind = IST_PY_MODULE;
     v.flags &= (uint8_t)~IST_PY_DERIVED;
@@ -291,7 +295,13 @@ static uint32_t compound(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t i
     uint32_t blocks = (uint32_t)r->block_count;
     ist_py_enter_block(r, indent, IST_PY_PLAIN_BLOCK);
     if (blocks < r->block_count && (r->goes_on || ist_py_is(word, "if"))) {
-        r->blocks[blocks].branch_of_if = true;
+        ist_py_block *b = &r->blocks[blocks];
+        b->branch_of_if = true;
+        b->is_else = ist_py_is(word, "else");
+        b->asked = r->goes_on ? r->asked : (ist_py_asked){0};
+        for (uint32_t i = at + 1; i < colon && b->asked.count < IST_PY_ASKED; i++)
+            if (token(r, i)->kind == IST_PY_NAME && !ist_py_is(token(r, i - 1), "."))
+                b->asked.names[b->asked.count++] = intern(r, i);
         if (r->branch_changes != UINT32_MAX) r->blocks[blocks].changes = r->branch_changes;
     }
     if (ist_py_is(word, "for")) {
@@ -385,6 +395,8 @@ static void simple_statement(ist_py_reader *r, uint32_t at, uint32_t end) {
     static const char *const skipped[] = {"global", "nonlocal", "pass", "break", "continue", "del"};
     const ist_py_token *t = token(r, at);
     if (at >= end) return;
+    bool leaves = ist_py_is(t, "return") || ist_py_is(t, "raise") || ist_py_is(t, "continue") || ist_py_is(t, "break");
+    if (leaves && r->block_count) r->blocks[r->block_count - 1].ended = true;
     for (size_t k = 0; k < sizeof skipped / sizeof *skipped; k++)
         if (ist_py_is(t, skipped[k])) return;
     if (ist_py_is(t, "import") || ist_py_is(t, "from")) {

@@ -33,15 +33,17 @@ ist_src_value ist_py_computed(ist_py_reader *r, const ist_py_call *c, ist_src_va
     static const char truths[] =
         " isnan isinf isfinite logical_and logical_or logical_not logical_xor eq ne gt lt ge le "
         "any all isin zeros_like_bool ";
+    static const char shapes[] = " cat stack concat concatenate squeeze unsqueeze flatten reshape permute transpose "
+                                 "hstack vstack repeat_interleave roll flip tile broadcast_to clone ";
     if (args.kind == IST_PY_TENSOR) ist_py_launch(r, c, false);
+    bool mask = ist_py_one_of(c, truths) || (ist_py_one_of(c, shapes) && (args.flags & IST_PY_MASK));
     if (args.kind == IST_PY_HOST_TENSOR || (args.kind == IST_PY_HOST && c->arg_count)) {
         args.kind = IST_PY_HOST_TENSOR;
         args.flags = (uint8_t)((args.flags & IST_PY_DERIVED) | IST_PY_SURE | (args.origin ? IST_PY_DERIVED : 0));
         return args;
     }
     if (args.kind != IST_PY_TENSOR && r->u->host_data) return ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE);
-    return ist_py_of(IST_PY_TENSOR,
-                     IST_PY_SURE | (ist_py_one_of(c, truths) ? IST_PY_MASK : 0) | (args.flags & IST_PY_ARRAY));
+    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | (mask ? IST_PY_MASK : 0) | (args.flags & IST_PY_ARRAY));
 }
 
 /* torch.f, torch.nn.functional.f and so on; what torch says about itself (torch.jit.is_scripting) is none. */
@@ -53,6 +55,18 @@ static bool is_operation(const ist_py_call *c) {
     for (size_t k = 0; k < sizeof modules / sizeof *modules; k++)
         if (strlen(modules[k]) == n && !memcmp(c->path, modules[k], n)) return true;
     return false;
+}
+
+/* torch.FloatTensor(data), torch.cuda.FloatTensor(data or sizes) */
+static ist_src_value typed_tensor(ist_py_reader *r, const ist_py_call *c, ist_src_value data) {
+    const ist_py_arg *a = ist_py_positional(c, 0);
+    if (!ist_py_starts(c->path, "torch.cuda.")) return ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE);
+    if (a && !ist_py_is_number(r, a) && data.kind != IST_PY_TENSOR) {
+        unsigned flags = IST_SRC_BLOCKING | IST_SRC_HOST_POINTER | (data.flags & IST_PY_CONST ? IST_SRC_CONSTANT : 0) |
+                         (data.flags & IST_PY_DERIVED ? IST_SRC_DERIVED : 0);
+        ist_py_uploaded(r, ist_py_hit(r, IST_SRC_UP, flags, c->line, c->path), data);
+    }
+    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | IST_PY_PLACED);
 }
 
 ist_src_value ist_py_torch_function(ist_py_reader *r, const ist_py_call *c) {
@@ -76,12 +90,17 @@ ist_src_value ist_py_torch_function(ist_py_reader *r, const ist_py_call *c) {
         if (first.kind == IST_PY_TENSOR && (ist_py_named(c, "as_tensor") || ist_py_is_sure(first))) return first;
         return made_on(r, c, first, true);
     }
-    if (ist_py_one_of(c, made)) return made_on(r, c, first, false);
+    if (ist_py_one_of(c, made)) {
+        const ist_py_arg *type = ist_py_keyword(r, c, "dtype");
+        ist_src_value v = made_on(r, c, first, false);
+        if (type && ist_py_is(&r->tokens[type->end - 1], "bool")) v.flags |= IST_PY_MASK;
+        return v;
+    }
     if (ist_py_in(c->name, c->name_length, " finfo iinfo Size Generator ")) return ist_py_of(IST_PY_HOST, 0);
     if (ist_py_starts(c->path, "torch.nn.utils.rnn.") || ist_py_starts(c->path, "torch.nn.init.")) return first;
     if (ist_py_named(c, "Parameter")) return ist_py_of(IST_PY_TENSOR, IST_PY_SURE);
-    if (ist_py_is_capital(c) && c->name_length > 6 && !memcmp(c->name + c->name_length - 6, "Tensor", 6))
-        return ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE); /* torch.FloatTensor(...) */
+    if (ist_py_is_capital(c) && c->name_length >= 6 && !memcmp(c->name + c->name_length - 6, "Tensor", 6))
+        return typed_tensor(r, c, first);
     if (ist_py_is_capital(c)) return ist_py_of(ist_py_starts(c->path, "torch.nn.") ? IST_PY_MODULE : IST_PY_UNKNOWN, 0);
     if (ist_py_one_of(c, " compile script trace ") || (ist_py_named(c, "load") && strstr(c->path, ".hub.")) ||
         (ist_py_named(c, "load") && strstr(c->path, ".jit.")))
@@ -120,7 +139,25 @@ static ist_src_value upload(ist_py_reader *r, const ist_py_call *c, const char *
     uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
     ist_py_uploaded(r, hit, v);
     if (v.kind == IST_PY_MODULE) return v;
-    return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED | (v.kind == IST_PY_UNKNOWN ? IST_PY_SURE : v.flags & IST_PY_SURE));
+    return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED | (v.kind == IST_PY_UNKNOWN ? IST_PY_SURE : v.flags & IST_PY_SURE) |
+                                        (v.flags & IST_PY_MASK));
+}
+
+/* .type(t): of a tensor's type, which says where it lies; .type_as(x) */
+static ist_src_value type_method(ist_py_reader *r, const ist_py_call *c) {
+    const ist_py_arg *a = ist_py_positional(c, 0);
+    ist_src_value v = c->on, like = ist_py_value_of(a);
+    v.hit = 0;
+    if (!a && v.kind == IST_PY_TENSOR) return ist_py_of(IST_PY_DEVICE, 0);
+    if (!a) return ist_py_of(v.kind ? IST_PY_DTYPE : IST_PY_UNKNOWN, 0);
+    bool as = ist_py_named(c, "type_as");
+    bool to_device = as ? like.kind == IST_PY_TENSOR : ist_py_target_of(r, a) == IST_PY_DEVICE;
+    if (v.kind == IST_PY_TENSOR || !to_device) {
+        v.flags &= (uint8_t)~IST_PY_MASK;
+        return v;
+    }
+    if (v.kind == IST_PY_HOST_TENSOR || !as) return upload(r, c, as ? "tensor" : "type");
+    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE);
 }
 
 /* .to(...): a device, a type, or something that is not known. */
@@ -142,6 +179,8 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
     ist_src_value on = c->on;
     if (ist_py_named(c, "to")) {
         *v = to_method(r, c);
+    } else if (ist_py_one_of(c, " type type_as ") && on.kind <= IST_PY_TENSOR && on.kind != IST_PY_HOST) {
+        *v = type_method(r, c);
     } else if (ist_py_named(c, "cuda")) {
         *v = on.kind == IST_PY_HOST ? on : upload(r, c, "");
     } else if (ist_py_named(c, "cpu") && !c->arg_count && !c->imported) {
@@ -153,6 +192,9 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
         bool same = ist_py_extends_hit(r, c);
         *v = (ist_src_value){
             .kind = IST_PY_HOST, .origin = on.origin, .flags = on.flags & IST_PY_DERIVED, .hit = same ? on.hit : 0};
+    } else if (ist_py_named(c, "numpy") && !c->imported && (on.kind == IST_PY_UNKNOWN || on.kind == IST_PY_TENSOR) &&
+               !(on.flags & IST_PY_ARRAY)) {
+        *v = (ist_src_value){.kind = IST_PY_HOST, .origin = on.origin, .flags = on.flags & IST_PY_DERIVED};
     } else if (ist_py_named(c, "tolist") && on.kind == IST_PY_HOST) {
         if (ist_py_extends_hit(r, c)) on.hit = c->on.hit;
         *v = on;
@@ -178,7 +220,7 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
 bool ist_py_tensor_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
     static const char plain[] =
         " size dim numel nelement stride element_size is_contiguous data_ptr get_device ndimension "
-        "is_floating_point storage_offset type __len__ ";
+        "is_floating_point storage_offset __len__ ";
     static const char shows_tensor[] =
         " detach backward requires_grad_ cuda unsqueeze permute sigmoid softmax masked_fill ";
     ist_src_value on = c->on;
@@ -217,8 +259,13 @@ ist_src_value ist_py_other_method(ist_py_reader *r, ist_py_call *c) {
     static const char reductions[] =
         " sum mean max min argmax argmin softmax sigmoid topk exp log sqrt clamp norm std var "
         "prod float half long int squeeze unsqueeze permute ";
+    static const char numbers[] =
+        " sum mean max min argmax argmin argsort sort topk norm prod cumsum float half long int "
+        "double byte count_nonzero nonzero ";
     ist_src_value v = c->on;
     v.hit = 0;
+    if (ist_py_one_of(c, numbers)) v.flags &= (uint8_t)~IST_PY_MASK;
+    if (ist_py_one_of(c, " eq ne gt lt ge le isnan isinf logical_not bool ")) v.flags |= IST_PY_MASK;
     if (ist_py_named(c, "items") || ist_py_named(c, "enumerate")) {
         r->elements[0] = ist_py_of(IST_PY_HOST, 0);
         r->elements[1] = v;
@@ -238,7 +285,6 @@ ist_src_value ist_py_other_method(ist_py_reader *r, ist_py_call *c) {
                 " view reshape detach permute transpose unsqueeze squeeze expand contiguous values items flatten ") &&
             (v.flags & IST_PY_SURE))
             ist_py_launch(r, c, false);
-        if (ist_py_one_of(c, " eq ne gt lt ge le isnan isinf logical_not ")) v.flags |= IST_PY_MASK;
         return v;
     case IST_PY_HOST:
     case IST_PY_HOST_TENSOR:

@@ -38,7 +38,7 @@ enum {
     IST_SRC_OPTIONAL = 256    /* the build may leave it out */
 };
 
-enum { IST_SRC_LABEL = 80, IST_SRC_PARAMS = 12, IST_SRC_PARTS = 6 };
+enum { IST_SRC_LABEL = 80, IST_SRC_PARAMS = 20, IST_SRC_PARTS = 6 };
 
 typedef struct ist_src_hit {
     uint32_t file, line, function, loop;
