@@ -133,3 +133,67 @@ Test(values, fields_of_what_a_model_is_given) {
                  "def collate(data):\n    return Batch(masks=torch.stack([torch.zeros(1)]))\n",
                  " 6");
 }
+
+Test(values, what_a_data_loader_gives_is_in_host_memory) {
+    expect_lines("import torch\ndef evaluate(model, loader, bar):\n    for k, (x, n) in enumerate(bar(loader)):\n"
+                 "        y = model(x.cuda())\n        print(n.item(), n[0].cpu())\n    return y.item()\n",
+                 NULL, " 4 6");
+    expect_lines("import torch\ndef evaluate(model, data_loader):\n    for n in data_loader.frames:\n"
+                 "        print(n.item())\n",
+                 NULL, " 4"); /* no loader, but something of it */
+}
+
+Test(values, what_goes_to_a_device_is_no_plain_value) {
+    expect_lines("import torch\ndef step(device, reader):\n    batch = {'x': 3, 'n': float(reader)}\n"
+                 "    return batch['x'].to(device), batch.cuda()\n",
+                 NULL, " 4");
+    expect_lines("import torch\nclass C:\n    def __init__(self):\n        self.a, self.b = {}, None\n"
+                 "    def step(self, device):\n        return self.a['x'].to(device), self.b.cuda()\n",
+                 NULL, ""); /* nothing shows that there is anything */
+}
+
+/* None and empty containers give way to what takes their place, also in subscripts of attributes. */
+Test(values, nothing_gives_way) {
+    expect_lines("import torch\nclass C:\n    def __init__(self, model):\n        self.model = model\n"
+                 "        self.kept, self.y = {}, None\n"
+                 "    def step(self, x):\n        self.kept[3] = self.model(x)\n        self.y = self.model(x) + 1\n"
+                 "        return 3\n"
+                 "    def show(self):\n        print(self.kept[3].numpy().max(), self.y)\n"
+                 "        return self.kept[3].tolist()\n",
+                 NULL, " 11 12");
+}
+
+Test(values, parts_of_results_that_later_text_defines) {
+    expect_lines(
+        "import torch\ndef step(model, x):\n    m, n = pick(model(x))\n    return x[m]\n"
+        "def pick(y):\n    m, n = inner(y)\n    return torch.squeeze(m), n\ndef inner(y):\n    return y > 0, y * 2\n",
+        NULL, " 4");
+}
+
+Test(values, arrays_stay_arrays) {
+    expect_lines("import numpy as np\nimport torch\ndef turn(x):\n    if isinstance(x, np.ndarray):\n"
+                 "        z = x.copy()\n    elif isinstance(x, torch.Tensor):\n        z = x.clone()\n    return z\n"
+                 "def step(model, x, scale):\n    y = turn(model(x))\n    z = x.numpy()\n    z /= scale\n"
+                 "    y.cpu()\n    return np.asarray(turn(z))\n",
+                 NULL, " 13");
+    expect_lines("import torch\ndef step(model, x, more):\n    n = 0\n    n += model(x)\n    return n.tolist()\n", NULL,
+                 " 5"); /* a number is replaced */
+}
+
+/* What is on a device already goes there for nothing, unless it is another one, or the host. */
+Test(values, devices_that_may_be_another) {
+    expect_lines("import torch\ndef step(x, device, storage_device):\n    y = x.cuda()\n"
+                 "    return y.to(device), torch.zeros_like(y).to(y.device), y.to(storage_device)\n",
+                 NULL, " 3 4");
+    expect_lines("import torch\ndef step(x, device):\n    y = x.cuda()\n    z = y.to(device)\n"
+                 "    return torch.zeros_like(y).to(y.device)\n",
+                 NULL, " 3");
+    expect_lines("import torch\nclass C:\n    def __init__(self, offload):\n"
+                 "        self.place = torch.device('cpu' if offload else 'cpu')\n"
+                 "        self.place = torch.device('cuda')\n"
+                 "    def step(self, x):\n        y = x.cuda()\n        return y.to(self.place)\n",
+                 NULL, " 7 8");
+    expect_lines("import torch\ndef step(x, device, offload):\n    y = torch.zeros(3)\n    if offload:\n"
+                 "        y = y.cuda()\n    return y.to(device)\n",
+                 NULL, " 5 6");
+}

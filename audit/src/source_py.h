@@ -41,7 +41,9 @@ enum {
     IST_PY_ARRAY = 16,   /* CuPy's or PyOpenCL's */
     IST_PY_STRING_ = 32, /* text */
     IST_PY_PLACED = 64,  /* it came from, or went to, a device for certain */
-    IST_PY_MADE = 128    /* zeros, ones and so on, made in host memory */
+    IST_PY_MADE =
+        128, /* tensors: zeros, ones and so on, made in host memory; HOST: None, an empty list or dictionary */
+    IST_PY_OR_HOST = 8 /* devices: an attribute that means the host at times */
 };
 
 enum {
@@ -193,6 +195,10 @@ static inline bool ist_py_is_sure(ist_src_value v) {
 }
 static inline ist_src_value ist_py_of(unsigned kind, unsigned flags) {
     return (ist_src_value){.kind = (uint8_t)kind, .flags = (uint8_t)flags};
+}
+/* None or an empty container, which something else may take the place of. */
+static inline bool ist_py_is_nothing(ist_src_value v) {
+    return v.kind == IST_PY_HOST && (v.flags & IST_PY_MADE);
 }
 /* Whether anything is known of it. */
 static inline bool ist_py_is_known(ist_src_value v) {

@@ -17,7 +17,9 @@ static void narrow(ist_py_reader *r, const ist_py_call *c, uint8_t kind) {
     r->narrowed = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
     r->before_narrowing = ist_py_lookup(r, r->narrowed);
     ist_py_bind(r, r->narrowed,
-                ist_py_of(kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR, IST_PY_SURE));
+                (ist_src_value){.kind = kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR,
+                                .flags = IST_PY_SURE,
+                                .origin = r->before_narrowing.origin});
 }
 
 static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
@@ -99,6 +101,11 @@ static target target_of(const ist_py_reader *r, const ist_py_call *c) {
     return t;
 }
 
+/* Where models are: but for files that prepare data. */
+static uint8_t placed(const ist_py_reader *r) {
+    return r->u->host_data ? 0 : IST_PY_PLACED;
+}
+
 /* An instance of nn.Module is called. */
 static ist_src_value call_model(ist_py_reader *r, const ist_py_call *c) {
     uint32_t name = c->on.of ? ist_py_method(r->p, c->on.of, "forward", 7) : 0;
@@ -108,7 +115,7 @@ static ist_src_value call_model(ist_py_reader *r, const ist_py_call *c) {
     ist_py_launch(r, c, true);
     if (v.kind == IST_PY_HOST || v.kind == IST_PY_HOST_TENSOR) return v;
     return (ist_src_value){
-        .kind = IST_PY_TENSOR, .flags = IST_PY_PLACED, .of = ist_py_is_instance(v) ? v.of : 0, .origin = v.origin};
+        .kind = IST_PY_TENSOR, .flags = placed(r), .of = ist_py_is_instance(v) ? v.of : 0, .origin = v.origin};
 }
 
 /* A method of a module whose result is not known works on tensors like the module does. */
@@ -156,11 +163,11 @@ static ist_src_value other_call(ist_py_reader *r, ist_py_call *c) {
     if (c->method && c->on.kind != IST_PY_UNKNOWN) return ist_py_other_method(r, c);
     if (ist_py_is_model_name(c->name, c->name_length) && !ist_py_is_capital(c)) {
         ist_py_launch(r, c, true);
-        return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED);
+        return ist_py_of(IST_PY_TENSOR, placed(r));
     }
     if (on_self && r->module_class && args.kind == IST_PY_TENSOR && !strchr(c->path + 5, '.')) {
         ist_py_launch(r, c, true); /* a part of a module */
-        return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED);
+        return ist_py_of(IST_PY_TENSOR, placed(r));
     }
     if (c->method) return ist_py_other_method(r, c);
     return (ist_src_value){0};

@@ -76,6 +76,17 @@ enum { OR = 1, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT,
 
 static ist_src_value binary(ist_py_reader *r, int least);
 
+/* Whether tokens [first, end) end with the name of a data loader, in brackets of enumerate() and the like or not: what
+ * it gives is in host memory. */
+static bool is_loader(const ist_py_reader *r, uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end; i++) {
+        const ist_py_token *t = &r->tokens[i];
+        bool last = i + 1 == end || ist_py_is(t + 1, ")") || ist_py_is(t + 1, ",");
+        if (last && t->kind == IST_PY_NAME && ist_src_has_word(t->at, t->length, " loader dataloader ")) return true;
+    }
+    return false;
+}
+
 void ist_py_clauses(ist_py_reader *r, uint32_t end) {
     uint32_t outer_end = r->end;
     r->end = end;
@@ -90,7 +101,12 @@ void ist_py_clauses(ist_py_reader *r, uint32_t end) {
             uint32_t last = r->at;
             takes(r, "in");
             r->element_end = UINT32_MAX;
+            uint32_t over = r->at;
             ist_src_value v = binary(r, OR);
+            if (!ist_py_is_known(v) && is_loader(r, over, r->at)) {
+                v = ist_py_of(IST_PY_HOST_TENSOR, 0);
+                r->element_end = UINT32_MAX;
+            }
             r->loop = ist_src_loop_begin(r->u, r->loop, r->function);
             ist_py_assign(r, first, last, v);
         } else {
@@ -131,7 +147,7 @@ static void keep_field(ist_py_reader *r, uint32_t record, uint32_t key, uint32_t
 
 /* Elements up to `end`, joined; the values of a dictionary count, its keys do not. `record`: of a dictionary, or 0. */
 static ist_src_value display(ist_py_reader *r, uint32_t end, uint32_t record) {
-    ist_src_value all = ist_py_of(IST_PY_HOST, IST_PY_CONST), kept[IST_PY_ELEMENTS];
+    ist_src_value all = ist_py_of(IST_PY_HOST, IST_PY_CONST | IST_PY_MADE), kept[IST_PY_ELEMENTS];
     uint32_t outer_end = r->end, count = 0;
     bool comma = false;
     r->end = end < outer_end ? end : outer_end;
@@ -426,8 +442,8 @@ static ist_src_value atom(ist_py_reader *r) {
     } else if (t->kind == IST_PY_NAME) {
         uint32_t name = ist_src_intern(r->u, t->at, t->length);
         r->at++;
-        if (ist_py_is(t, "None") || ist_py_is(t, "True") || ist_py_is(t, "False"))
-            return ist_py_of(IST_PY_HOST, IST_PY_CONST);
+        if (ist_py_is(t, "None")) return ist_py_of(IST_PY_HOST, IST_PY_CONST | IST_PY_MADE);
+        if (ist_py_is(t, "True") || ist_py_is(t, "False")) return ist_py_of(IST_PY_HOST, IST_PY_CONST);
         bool bound = r->u->names[name].binding;
         v = bound ? ist_py_lookup(r, name) : ist_py_global(r, name);
         if (!bound && !ist_py_is_known(v)) v = ist_py_lookup(r, name);

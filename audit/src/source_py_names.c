@@ -91,11 +91,17 @@ static bool is_asked(const ist_py_block *b, uint32_t name) {
     return false;
 }
 
-/* The name, which holds a tensor in host memory now, holds one of a device on another way to here. */
+/* The name holds something else on another way to here: of a tensor in host memory and one of a device, the latter, but
+ * not for certain. */
 static void may_hold(ist_py_reader *r, const ist_py_block *b, uint32_t name, ist_src_value other) {
     ist_src_value now = ist_py_lookup(r, name);
-    if (now.kind == IST_PY_HOST_TENSOR && other.kind == IST_PY_TENSOR && !is_asked(b, name))
+    if (is_asked(b, name)) return;
+    if (now.kind == IST_PY_HOST_TENSOR && other.kind == IST_PY_TENSOR) {
         exchange(r, name, ist_py_either(now, other));
+    } else if (now.kind == IST_PY_TENSOR && other.kind != IST_PY_HOST && !(other.flags & IST_PY_PLACED)) {
+        now.flags &= (uint8_t)~IST_PY_PLACED;
+        exchange(r, name, now);
+    }
 }
 
 /* Behind the last branch: what only earlier ones assigned holds too, the last of them counts; a device is one if any

@@ -39,6 +39,14 @@ static void store_field(ist_py_reader *r, ist_src_value have, uint32_t open, uin
     ist_py_keep(r, have.of, "*", 1, key->line, value);
 }
 
+/* have.name[...] = value: what is in the attribute's container. */
+static void store_in_attribute(ist_py_reader *r, ist_src_value have, uint32_t name, ist_src_value value) {
+    const ist_py_token *t = token(r, name);
+    if (!ist_py_is_instance(have) || value.kind > IST_PY_TENSOR) return;
+    value.flags &= (uint8_t) ~(IST_PY_SURE | IST_PY_CONST);
+    ist_py_keep(r, have.of, t->at, t->length, t->line, value);
+}
+
 static void assign_one(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_value value) {
     while (first < end && ist_py_is(token(r, first), "*")) first++;
     if (first >= end || token(r, first)->kind != IST_PY_NAME) return;
@@ -60,6 +68,9 @@ static void assign_one(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_v
         r->stored = value;
         value_in(r, first, end);
         store_field(r, have, first + 1, end, value);
+        if (end > first + 4 && ist_py_is(token(r, first + 1), ".") && ist_py_is(token(r, first + 3), "[") &&
+            token(r, first + 3)->match == end - 1)
+            store_in_attribute(r, have, first + 2, value);
         if (!value.kind && have.kind == IST_PY_HOST && !(have.flags & IST_PY_CONST)) return;
         if (first + 1 < end && token(r, first + 1)->match != end - 1) return; /* a part of what it holds */
         if (have.kind == IST_PY_HOST_TENSOR || have.kind == IST_PY_TENSOR || !r->u->names[name].binding) return;
@@ -206,6 +217,7 @@ static uint32_t define_function(ist_py_reader *r, uint32_t at, uint32_t end, uin
         f->param_count = f->part_count = 0;
         f->result = (ist_src_value){0};
         memset(f->sinks, 0, sizeof f->sinks);
+        memset(f->parts, 0, sizeof f->parts);
         if (r->cached) f->role = IST_SRC_SETUP, f->constructor = true; /* its body runs once, whoever calls it */
         f->property = r->property;
         for (uint32_t i = open + 1; i < close && i < end;) {
@@ -362,7 +374,9 @@ static bool assignment(ist_py_reader *r, uint32_t at, uint32_t end) {
     uint32_t equals = find(r, at, end, "="), first = at, last = equals;
     for (uint32_t i = at; i<equals; i = token(r, i)->match> i ? token(r, i)->match + 1 : i + 1) {
         if (!is_augmented(token(r, i))) continue;
-        ist_src_value v = ist_py_combine(value_in(r, at, i), value_in(r, i + 1, end));
+        ist_src_value have = value_in(r, at, i), more = value_in(r, i + 1, end), v = ist_py_combine(have, more);
+        bool array = have.kind == IST_PY_HOST && !(have.flags & IST_PY_CONST); /* stays one in place */
+        if (array && more.kind == IST_PY_UNKNOWN) v.kind = IST_PY_HOST;
         assign_list(r, at, i, v, NULL, 0, 0);
         return true;
     }

@@ -36,14 +36,16 @@ ist_src_value ist_py_computed(ist_py_reader *r, const ist_py_call *c, ist_src_va
     static const char shapes[] = " cat stack concat concatenate squeeze unsqueeze flatten reshape permute transpose "
                                  "hstack vstack repeat_interleave roll flip tile broadcast_to clone ";
     if (args.kind == IST_PY_TENSOR) ist_py_launch(r, c, false);
-    bool mask = ist_py_one_of(c, truths) || (ist_py_one_of(c, shapes) && (args.flags & IST_PY_MASK));
+    bool mask = ist_py_one_of(c, truths) ||
+                (ist_py_one_of(c, shapes) && (ist_py_value_of(ist_py_positional(c, 0)).flags & IST_PY_MASK));
     if (args.kind == IST_PY_HOST_TENSOR || (args.kind == IST_PY_HOST && c->arg_count)) {
         args.kind = IST_PY_HOST_TENSOR;
         args.flags = (uint8_t)((args.flags & IST_PY_DERIVED) | IST_PY_SURE | (args.origin ? IST_PY_DERIVED : 0));
         return args;
     }
     if (args.kind != IST_PY_TENSOR && r->u->host_data) return ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE);
-    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | (mask ? IST_PY_MASK : 0) | (args.flags & IST_PY_ARRAY));
+    return ist_py_of(IST_PY_TENSOR,
+                     IST_PY_SURE | (mask ? IST_PY_MASK : 0) | (args.flags & (IST_PY_ARRAY | IST_PY_PLACED)));
 }
 
 /* torch.f, torch.nn.functional.f and so on; what torch says about itself (torch.jit.is_scripting) is none. */
@@ -134,7 +136,7 @@ static ist_src_value upload(ist_py_reader *r, const ist_py_call *c, const char *
     snprintf(label, sizeof label, ".%.*s(%s)", (int)c->name_length, c->name, arguments);
     unsigned flags = async && ist_py_is(&r->tokens[async->first], "True") ? 0 : IST_SRC_BLOCKING;
     if (v.flags & IST_PY_CONST) flags |= IST_SRC_CONSTANT;
-    if (v.flags & IST_PY_MADE) flags |= IST_SRC_HOST_POINTER;
+    if (v.kind == IST_PY_HOST_TENSOR && (v.flags & IST_PY_MADE)) flags |= IST_SRC_HOST_POINTER;
     if (v.flags & IST_PY_DERIVED) flags |= IST_SRC_DERIVED;
     uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
     ist_py_uploaded(r, hit, v);
@@ -160,13 +162,20 @@ static ist_src_value type_method(ist_py_reader *r, const ist_py_call *c) {
     return ist_py_of(IST_PY_TENSOR, IST_PY_SURE);
 }
 
+/* A name like storage_device of which no more is known: perhaps not where tensors are. */
+static bool is_another_device(const ist_py_reader *r, const ist_py_arg *a) {
+    const ist_py_token *last = &r->tokens[a->end - 1];
+    return a->value.kind == IST_PY_UNKNOWN && last->kind == IST_PY_NAME && last->length > sizeof "_device" - 1;
+}
+
 /* .to(...): a device, a type, or something that is not known. */
 static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     const ist_py_arg *device = ist_py_keyword(r, c, "device");
     const ist_py_arg *a = device ? device : ist_py_positional(c, 0);
     uint8_t to = ist_py_target_of(r, a);
     bool there = ist_py_is_sure(c->on) && (c->on.flags & IST_PY_PLACED);
-    if (to == IST_PY_DEVICE && c->on.kind != IST_PY_HOST && !there) return upload(r, c, "device");
+    if (a && ((a->value.flags & IST_PY_OR_HOST) || is_another_device(r, a))) there = false;
+    if (to == IST_PY_DEVICE && !there && !ist_py_is_nothing(c->on)) return upload(r, c, "device");
     if (to == IST_PY_HOST_DEVICE && may_be_tensor(r, c->on, true))
         return ist_py_download(r, c, ist_py_chained(c, "\"cpu\""), 0, IST_PY_HOST_TENSOR);
     ist_src_value v = c->on;
@@ -182,7 +191,7 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
     } else if (ist_py_one_of(c, " type type_as ") && on.kind <= IST_PY_TENSOR && on.kind != IST_PY_HOST) {
         *v = type_method(r, c);
     } else if (ist_py_named(c, "cuda")) {
-        *v = on.kind == IST_PY_HOST ? on : upload(r, c, "");
+        *v = ist_py_is_nothing(on) ? on : upload(r, c, "");
     } else if (ist_py_named(c, "cpu") && !c->arg_count && !c->imported) {
         if (on.kind == IST_PY_HOST) on.kind = IST_PY_UNKNOWN; /* what has .cpu() is no array of the host's */
         *v = on.kind == IST_PY_MODULE     ? on
