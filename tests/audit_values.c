@@ -105,7 +105,9 @@ Test(values, devices_by_default_and_by_key) {
     static const char f[] = "import torch\ndef load(net, device='cuda'):\n    return net.to(device=device)\n";
     expect_lines(f, "from a import load\nload(3, device='cpu')\n", " 3");
     expect_lines("import torch\ndef load(net, device='cpu'):\n    return net.to(device=device)\n",
-                 "from a import load\nload(torch.zeros(1), device='cpu')\n", "");
+                 "from a import load\nload(torch.zeros(1), device='cpu')\n", " 3"); /* a choice */
+    expect_lines("import torch\ndef load(net, device):\n    return net.to(device=device)\n",
+                 "from a import load\nload(3, device='cpu')\n", " 3"); /* a download */
     expect_lines("import torch\ndef step(state, x):\n    y = torch.as_tensor(x)\n    z = y.to(state['dtype'])\n"
                  "    return y.to(state['device']), z\n",
                  NULL, " 5");
@@ -149,7 +151,7 @@ Test(values, what_goes_to_a_device_is_no_plain_value) {
                  NULL, " 4");
     expect_lines("import torch\nclass C:\n    def __init__(self):\n        self.a, self.b = {}, None\n"
                  "    def step(self, device):\n        return self.a['x'].to(device), self.b.cuda()\n",
-                 NULL, ""); /* nothing shows that there is anything */
+                 NULL, " 6"); /* there must be something by then */
 }
 
 /* None and empty containers give way to what takes their place, also in subscripts of attributes. */
@@ -196,4 +198,49 @@ Test(values, devices_that_may_be_another) {
     expect_lines("import torch\ndef step(x, device, offload):\n    y = torch.zeros(3)\n    if offload:\n"
                  "        y = y.cuda()\n    return y.to(device)\n",
                  NULL, " 5 6");
+}
+
+Test(values, narrowed_by_conditions) {
+    static const char f[] = "import numpy as np\nimport torch\ndef step(model, x, device):\n    y = model(x)\n";
+    char text[512];
+    snprintf(text, sizeof text, "%s%s", f,
+             "    if isinstance(y, np.ndarray):\n        y = torch.as_tensor(y, device=device)\n"
+             "    return y.tolist()\n");
+    expect_lines(text, NULL, " 6 7");
+    snprintf(text, sizeof text, "%s%s", f,
+             "    if isinstance(y, np.ndarray):\n        z = np.asarray(y)\n"
+             "    return y.tolist()\n");
+    expect_lines(text, NULL, " 7");
+    snprintf(text, sizeof text, "%s%s", f,
+             "    if isinstance(y, torch.Tensor):\n        y = y.cpu().numpy()\n"
+             "    return y.tolist()\n");
+    expect_lines(text, NULL, " 6");
+    snprintf(text, sizeof text, "%s%s", f, "    z = 3 if isinstance(y, np.ndarray) else np.asarray(y)\n    return z\n");
+    expect_lines(text, NULL, " 5");
+}
+
+/* What callers give as None only, others give as something; arrays given to a model stay arrays. */
+Test(values, parameters_of_whatever_is_not_called_here) {
+    expect_lines("import torch\ndef f(s):\n    return s.item()\nf(None)\n", NULL, " 3");
+    expect_lines("import numpy as np\nimport torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+                 "    def forward(self, x, box):\n        return torch.as_tensor(box, device=x.device)\n"
+                 "def step(x):\n    return Net()(x, np.zeros(4))\n",
+                 NULL, " 6");
+    expect_lines("import torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+                 "    def embed(self, image: torch.Tensor):\n        x = self.preprocess(image)\n"
+                 "        y = self.first(image)\n        return x.to(self.device), y.to(self.device)\n",
+                 NULL, " 7");
+    expect_lines("import torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+                 "    def embed(self, image: torch.Tensor):\n        y = self.first(image) + 0\n"
+                 "        y = torch.relu(y)\n        return y.to(self.device)\n",
+                 NULL, "");
+}
+
+Test(values, models_move_with_their_weights) {
+    expect_lines("import torch\ndef save(model):\n    model.cpu()\n    model = model.to('cpu')\n    return model\n",
+                 NULL, " 3 4");
+    expect_lines("import torch\ndef step(device):\n    return torch.tensor([], device=device), torch.tensor([1.0], "
+                 "device=device)\n",
+                 NULL, " 3");
+    expect_lines("import torch\ndef step(device):\n    return torch.tensor([], device=device)\n", NULL, "");
 }

@@ -89,6 +89,13 @@ typedef struct ist_py_change {
     ist_src_value value;
 } ist_py_change;
 
+/* A name that a condition says to be a tensor, or an array, 0: none; what it held before. */
+typedef struct ist_py_narrowing {
+    uint32_t name;
+    bool array;
+    ist_src_value before;
+} ist_py_narrowing;
+
 /* Names that the conditions of an "if" ask about. */
 typedef struct ist_py_asked {
     uint32_t names[IST_PY_ASKED], count;
@@ -99,8 +106,7 @@ typedef enum ist_py_block_kind { IST_PY_PLAIN_BLOCK, IST_PY_FUNCTION_BLOCK, IST_
 typedef struct ist_py_block {
     uint32_t indent, function, loop, owner, class_, branch;
     size_t bindings, base;
-    uint32_t narrowed; /* as in the reader, for the block */
-    ist_src_value before_narrowing;
+    ist_py_narrowing narrowed; /* as in the reader, for the block */
     uint8_t kind;
     bool module_class, training;
     bool branch_of_if;   /* if, elif or else */
@@ -128,8 +134,7 @@ typedef struct ist_py_reader {
     uint32_t element_count, element_end;
     ist_src_value stored;      /* what the subscript in front of "=" gets */
     uint32_t branch, branches; /* block of the line; blocks so far */
-    uint32_t narrowed;         /* name that this line's condition says to be a tensor, 0: none */
-    ist_src_value before_narrowing;
+    ist_py_narrowing narrowed; /* by this line's condition */
     ist_py_binding *bindings;
     size_t binding_count, binding_cap, base; /* base: where those of the function begin */
     ist_py_block blocks[IST_PY_BLOCKS];
@@ -229,7 +234,7 @@ void ist_py_leave_blocks(ist_py_reader *reader, uint32_t indent);
 /* Takes back bindings from number `count` on. */
 void ist_py_unbind(ist_py_reader *reader, size_t count);
 /* A name goes back to what it held before a condition told more, unless something else was assigned. */
-void ist_py_widen(ist_py_reader *reader, uint32_t name, ist_src_value before);
+void ist_py_widen(ist_py_reader *reader, const ist_py_narrowing *narrowed);
 ist_src_value ist_py_lookup(const ist_py_reader *reader, uint32_t name);
 void ist_py_bind(ist_py_reader *reader, uint32_t name, ist_src_value value);
 /* The name can only be a tensor in this function, which a later line shows. */

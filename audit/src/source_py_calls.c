@@ -6,20 +6,20 @@
 
 /* ---- Python's own ---- */
 
-/* "if isinstance(x, Tensor)": x is one, as long as the branch lasts; the reader takes it back. */
+/* "if isinstance(x, Tensor)", or ndarray: x is one, as long as the branch lasts; the reader takes it back. */
 static void narrow(ist_py_reader *r, const ist_py_call *c, uint8_t kind) {
     uint32_t first = c->args[0].first;
     bool single = c->arg_count == 2 && c->args[0].end == first + 1 && r->tokens[first].kind == IST_PY_NAME;
     bool negated = first >= 3 && ist_py_is(&r->tokens[first - 3], "not");
-    if (!single || negated || r->narrowed || kind == IST_PY_HOST ||
-        !ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor"))
-        return;
-    r->narrowed = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
-    r->before_narrowing = ist_py_lookup(r, r->narrowed);
-    ist_py_bind(r, r->narrowed,
-                (ist_src_value){.kind = kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR,
-                                .flags = IST_PY_SURE,
-                                .origin = r->before_narrowing.origin});
+    if (!single || negated || r->narrowed.name) return;
+    const ist_py_token *type = &r->tokens[c->args[1].end - 1];
+    bool array = ist_py_is(type, "ndarray");
+    if (!array && (kind == IST_PY_HOST || !ist_py_is(type, "Tensor"))) return;
+    uint32_t name = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
+    r->narrowed = (ist_py_narrowing){.name = name, .array = array, .before = ist_py_lookup(r, name)};
+    uint8_t narrow = array ? IST_PY_HOST : kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR;
+    ist_py_bind(r, name,
+                (ist_src_value){.kind = narrow, .flags = array ? 0 : IST_PY_SURE, .origin = r->narrowed.before.origin});
 }
 
 static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {
@@ -165,7 +165,9 @@ static ist_src_value other_call(ist_py_reader *r, ist_py_call *c) {
         ist_py_launch(r, c, true);
         return ist_py_of(IST_PY_TENSOR, placed(r));
     }
-    if (on_self && r->module_class && args.kind == IST_PY_TENSOR && !strchr(c->path + 5, '.')) {
+    bool prepares =
+        ist_src_has_word(c->name, c->name_length, " preprocess preprocessor processor transform transforms tokenizer ");
+    if (on_self && r->module_class && args.kind == IST_PY_TENSOR && !strchr(c->path + 5, '.') && !prepares) {
         ist_py_launch(r, c, true); /* a part of a module */
         return ist_py_of(IST_PY_TENSOR, placed(r));
     }
@@ -303,7 +305,7 @@ ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, bool imported
     if (imported) v = ist_py_global_path(r, path);
     if (ist_py_is_known(v) || known_attribute(r, on, token, &v)) return v;
     if (ist_py_starts(path, "self.") && !strchr(path + 5, '.') && ist_py_is_model_name(name, length))
-        return ist_py_of(IST_PY_MODULE, 0);
+        return ist_py_of(IST_PY_MODULE, IST_PY_PLACED);
     if (ist_py_in(name, length, " device ") || ist_py_in(name, length, " _device "))
         return ist_py_of(on.kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_DEVICE : IST_PY_DEVICE, 0);
     if (ist_src_has_word(name, length, " dtype ")) return ist_py_of(IST_PY_DTYPE, 0);

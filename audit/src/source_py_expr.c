@@ -405,6 +405,8 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
 
 static ist_src_value follow(ist_py_reader *r, chain *c, ist_src_value v) {
     for (;;) {
+        bool used = sees(r, ".") || sees(r, "[");
+        if (used && !c->alone && ist_py_is_nothing(v)) v = (ist_src_value){.of = v.of}; /* by now it is something */
         if (sees(r, ".") && r->at + 1 < r->end && here(r)[1].kind == IST_PY_NAME) {
             const ist_py_token *name = here(r) + 1;
             extend_path(c, name->at, name->length);
@@ -542,20 +544,16 @@ static ist_src_value binary(ist_py_reader *r, int least) {
     return left;
 }
 
-/* Behind "else", where the name that the condition says to be a tensor is none; afterwards it is what it was. */
-static ist_src_value otherwise(ist_py_reader *r, uint32_t narrowed) {
-    ist_src_value before = r->before_narrowing;
-    if (narrowed) {
-        ist_src_value none = before;
-        none.kind = IST_PY_HOST;
-        none.flags &= (uint8_t)~IST_PY_SURE;
-        ist_py_bind(r, narrowed, none);
-    }
+/* Behind "else", where the name that the condition says to be a tensor is none, or the other way round; afterwards it
+ * is what it was. */
+static ist_src_value otherwise(ist_py_reader *r) {
+    ist_py_narrowing n = r->narrowed;
+    ist_src_value other = n.before;
+    if (!n.array) other.kind = IST_PY_HOST, other.flags &= (uint8_t)~IST_PY_SURE;
+    ist_py_bind(r, n.name, other);
     ist_src_value v = ist_py_expression(r);
-    if (narrowed) {
-        ist_py_bind(r, narrowed, before);
-        r->narrowed = 0;
-    }
+    ist_py_bind(r, n.name, n.before);
+    r->narrowed = (ist_py_narrowing){0};
     return v;
 }
 
@@ -570,11 +568,11 @@ ist_src_value ist_py_expression(ist_py_reader *r) {
     } else {
         uint32_t line = here(r)->line;
         v = binary(r, OR);
-        uint32_t narrowed = r->narrowed;
+        bool narrowed = r->narrowed.name;
         if (takes(r, "if")) {
             ist_py_truth(r, binary(r, OR), line);
-            uint32_t name = narrowed ? 0 : r->narrowed;
-            if (takes(r, "else")) v = ist_py_either(v, otherwise(r, name));
+            bool narrows = !narrowed && r->narrowed.name;
+            if (takes(r, "else")) v = ist_py_either(v, narrows ? otherwise(r) : ist_py_expression(r));
         }
     }
     r->depth--;

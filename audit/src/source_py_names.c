@@ -64,8 +64,12 @@ void ist_py_unbind(ist_py_reader *r, size_t count) {
 
 /* ---- blocks ---- */
 
-void ist_py_widen(ist_py_reader *r, uint32_t name, ist_src_value before) {
-    if (name && ist_py_is_sure(ist_py_lookup(r, name))) ist_py_bind(r, name, before);
+void ist_py_widen(ist_py_reader *r, const ist_py_narrowing *n) {
+    if (!n->name) return;
+    ist_src_value now = ist_py_lookup(r, n->name);
+    bool same =
+        n->array ? now.kind == IST_PY_HOST && !now.flags && now.origin == n->before.origin : ist_py_is_sure(now);
+    if (same) ist_py_bind(r, n->name, n->before);
 }
 
 /* ---- branches: each begins with what held before the first ---- */
@@ -144,7 +148,7 @@ static void leave_changes(ist_py_reader *r, const ist_py_block *b, uint32_t inde
 void ist_py_leave_blocks(ist_py_reader *r, uint32_t indent) {
     while (r->block_count && r->blocks[r->block_count - 1].indent >= indent) {
         const ist_py_block *b = &r->blocks[--r->block_count];
-        ist_py_widen(r, b->narrowed, b->before_narrowing);
+        ist_py_widen(r, &b->narrowed);
         leave_changes(r, b, indent);
         if (b->kind == IST_PY_FUNCTION_BLOCK) {
             ist_py_unbind(r, b->bindings);

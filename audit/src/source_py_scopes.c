@@ -53,7 +53,7 @@ static void assign_one(ist_py_reader *r, uint32_t first, uint32_t end, ist_src_v
     const ist_py_token *last = token(r, end - 1);
     if (value.kind == IST_PY_TENSOR && last->kind == IST_PY_NAME &&
         ist_py_in(last->at, last->length, " model net network ")) /* something.to(device) */
-        value = (ist_src_value){.kind = IST_PY_MODULE, .of = value.of};
+        value = (ist_src_value){.kind = IST_PY_MODULE, .of = value.of, .flags = value.flags & IST_PY_PLACED};
     if (end == first + 1) {
         ist_py_bind(r, intern(r, first), value);
         const ist_py_token *t = token(r, first); /* of a class body: an attribute too */
@@ -159,13 +159,18 @@ static ist_src_value parameter_value(ist_py_reader *r, const ist_src_function *f
         if (class_) v.kind = v.kind < IST_PY_FUNCTION ? v.kind : IST_PY_UNKNOWN, v.of = class_;
     }
     if (k == 0 && f->bound) v = (ist_src_value){.of = r->class_};
-    if (forward && k && !v.of && v.kind != IST_PY_TENSOR && v.kind != IST_PY_MODULE) v = ist_py_of(IST_PY_TENSOR, 0);
+    if (ist_py_is_nothing(v)) v = (ist_src_value){0}; /* others pass something */
+    if (forward && k && !v.of && (v.kind == IST_PY_UNKNOWN || v.kind == IST_PY_HOST_TENSOR))
+        v = ist_py_of(IST_PY_TENSOR, 0);
     if (forward && k && ist_py_is_instance(v)) v.flags |= IST_PY_PLACED; /* its tensors are where the model is */
     for (uint32_t i = equals + 1; i < end && (!v.kind || v.kind == IST_PY_HOST_DEVICE); i++) /* device="cuda" */
         if (token(r, i)->kind == IST_PY_STRING && token(r, i)->length >= 4 && !memcmp(token(r, i)->at, "cuda", 4))
             v.kind = IST_PY_DEVICE;
+    const ist_py_token *t = token(r, first);
+    if (equals < end && v.kind == IST_PY_HOST_DEVICE && ist_src_has_word(t->at, t->length, " device "))
+        v.kind = IST_PY_DEVICE;                        /* to be chosen */
     bool open_kind = !v.kind || v.kind == IST_PY_HOST; /* HOST: some caller has None for it */
-    if (open_kind && ist_py_is_model_name(token(r, first)->at, token(r, first)->length)) v.kind = IST_PY_MODULE;
+    if (open_kind && ist_py_is_model_name(t->at, t->length)) v.kind = IST_PY_MODULE, v.flags |= IST_PY_PLACED;
     v.flags &= (uint8_t)~IST_PY_DERIVED;
     v.origin = ist_src_hop_add(
         r->u,
@@ -440,7 +445,7 @@ void ist_py_statement(ist_py_reader *r, const ist_py_lexer *l) {
     r->goes_on = ist_py_is(token(r, at), "elif") || ist_py_is(token(r, at), "else");
     ist_py_leave_blocks(r, l->indent);
     size_t blocks = r->block_count;
-    r->narrowed = 0;
+    r->narrowed = (ist_py_narrowing){0};
     if (ist_py_is(token(r, at), "@")) { /* a decorator */
         for (uint32_t i = at + 1; i < end; i++) {
             const ist_py_token *t = token(r, i);
@@ -457,13 +462,12 @@ void ist_py_statement(ist_py_reader *r, const ist_py_lexer *l) {
         at = define_class(r, at + 1, end, l->indent);
     else if (is_compound(r, at, end))
         at = compound(r, at, end, l->indent);
-    if (r->narrowed && blocks < r->block_count) { /* for as long as the block */
+    if (r->narrowed.name && blocks < r->block_count) { /* for as long as the block */
         r->blocks[r->block_count - 1].narrowed = r->narrowed;
-        r->blocks[r->block_count - 1].before_narrowing = r->before_narrowing;
-        r->narrowed = 0;
+        r->narrowed = (ist_py_narrowing){0};
     }
     if (at < end) simple_statement(r, at, end);
-    ist_py_widen(r, r->narrowed, r->before_narrowing);
+    ist_py_widen(r, &r->narrowed);
 }
 
 /* Variables of the module, for those that import them. */

@@ -18,7 +18,7 @@ static ist_src_value made_on(ist_py_reader *r, const ist_py_call *c, ist_src_val
                                .flags = (uint8_t)(IST_PY_SURE | (from_host ? kept : IST_PY_MADE)),
                                .origin = from.origin};
     }
-    if (from_host) {
+    if (from_host && !ist_py_is_nothing(from)) {
         snprintf(label, sizeof label, "torch.%.*s(device=)", (int)c->name_length, c->name);
         unsigned flags = IST_SRC_BLOCKING | IST_SRC_HOST_POINTER | (from.flags & IST_PY_CONST ? IST_SRC_CONSTANT : 0) |
                          (from.flags & IST_PY_DERIVED ? IST_SRC_DERIVED : 0);
@@ -128,6 +128,16 @@ static bool may_be_tensor(const ist_py_reader *r, ist_src_value v, bool only_ten
     return only_tensors_have_it || ((r->torch || r->cupy) && !r->numpy);
 }
 
+/* What is not there already comes to the host; a module with its weights. */
+static ist_src_value to_host(ist_py_reader *r, const ist_py_call *c, ist_src_value on, const char *arguments) {
+    bool module = on.kind == IST_PY_MODULE && (on.flags & IST_PY_PLACED);
+    ist_src_value v = on;
+    if (module || may_be_tensor(r, on, true))
+        v = ist_py_download(r, c, ist_py_chained(c, arguments), 0, IST_PY_HOST_TENSOR);
+    if (module) v = on, v.flags &= (uint8_t)~IST_PY_PLACED;
+    return v;
+}
+
 /* The receiver goes to a device; modules carry their weights. */
 static ist_src_value upload(ist_py_reader *r, const ist_py_call *c, const char *arguments) {
     const ist_py_arg *async = ist_py_keyword(r, c, "non_blocking");
@@ -140,6 +150,7 @@ static ist_src_value upload(ist_py_reader *r, const ist_py_call *c, const char *
     if (v.flags & IST_PY_DERIVED) flags |= IST_SRC_DERIVED;
     uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
     ist_py_uploaded(r, hit, v);
+    if (v.kind == IST_PY_MODULE) v.flags |= IST_PY_PLACED, v.hit = 0;
     if (v.kind == IST_PY_MODULE) return v;
     return ist_py_of(IST_PY_TENSOR, IST_PY_PLACED | (v.kind == IST_PY_UNKNOWN ? IST_PY_SURE : v.flags & IST_PY_SURE) |
                                         (v.flags & IST_PY_MASK));
@@ -175,9 +186,8 @@ static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     uint8_t to = ist_py_target_of(r, a);
     bool there = ist_py_is_sure(c->on) && (c->on.flags & IST_PY_PLACED);
     if (a && ((a->value.flags & IST_PY_OR_HOST) || is_another_device(r, a))) there = false;
-    if (to == IST_PY_DEVICE && !there && !ist_py_is_nothing(c->on)) return upload(r, c, "device");
-    if (to == IST_PY_HOST_DEVICE && may_be_tensor(r, c->on, true))
-        return ist_py_download(r, c, ist_py_chained(c, "\"cpu\""), 0, IST_PY_HOST_TENSOR);
+    if (to == IST_PY_DEVICE && !there) return upload(r, c, "device");
+    if (to == IST_PY_HOST_DEVICE) return to_host(r, c, c->on, "\"cpu\"");
     ist_src_value v = c->on;
     v.hit = 0;
     return v;
@@ -191,12 +201,10 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
     } else if (ist_py_one_of(c, " type type_as ") && on.kind <= IST_PY_TENSOR && on.kind != IST_PY_HOST) {
         *v = type_method(r, c);
     } else if (ist_py_named(c, "cuda")) {
-        *v = ist_py_is_nothing(on) ? on : upload(r, c, "");
+        *v = upload(r, c, "");
     } else if (ist_py_named(c, "cpu") && !c->arg_count && !c->imported) {
         if (on.kind == IST_PY_HOST) on.kind = IST_PY_UNKNOWN; /* what has .cpu() is no array of the host's */
-        *v = on.kind == IST_PY_MODULE     ? on
-             : may_be_tensor(r, on, true) ? ist_py_download(r, c, ist_py_chained(c, ""), 0, IST_PY_HOST_TENSOR)
-                                          : on;
+        *v = to_host(r, c, on, "");
     } else if (ist_py_one_of(c, " numpy tolist ") && on.kind == IST_PY_HOST_TENSOR) {
         bool same = ist_py_extends_hit(r, c);
         *v = (ist_src_value){
