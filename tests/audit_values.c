@@ -138,7 +138,7 @@ Test(values, fields_of_what_a_model_is_given) {
 
 Test(values, what_a_data_loader_gives_is_in_host_memory) {
     expect_lines("import torch\ndef evaluate(model, loader, bar):\n    for k, (x, n) in enumerate(bar(loader)):\n"
-                 "        y = model(x.cuda())\n        print(n.item(), n[0].cpu())\n    return y.item()\n",
+                 "        y = model(x.cuda())\n        print(n.item(), n[0].item())\n    return y.item()\n",
                  NULL, " 4 6");
     expect_lines("import torch\ndef evaluate(model, data_loader):\n    for n in data_loader.frames:\n"
                  "        print(n.item())\n",
@@ -243,4 +243,44 @@ Test(values, models_move_with_their_weights) {
                  "device=device)\n",
                  NULL, " 3");
     expect_lines("import torch\ndef step(device):\n    return torch.tensor([], device=device)\n", NULL, "");
+}
+
+/* What a data loader gave may have been moved in place. */
+Test(values, loaded_data_that_is_moved_in_place) {
+    expect_lines("import torch\ndef train(model, loader, move):\n    for batch in loader:\n        move(batch)\n"
+                 "        x = batch.x.cpu()\n        n = torch.nonzero(batch.y)\n        print(batch.n.item())\n",
+                 NULL, " 5 6");
+}
+
+/* self.head(x), self.model.post(y): what attributes hold is called. */
+Test(values, calls_of_what_attributes_hold) {
+    static const char post[] = "import torch\nfrom torch import nn\nclass Post(nn.Module):\n"
+                               "    def forward(self, x):\n        return [{'score': s, 'name': 3} for s in x]\n"
+                               "def keep(x):\n    return x > 0.5\n";
+    expect_lines(
+        "import numpy as np\nimport torch\nfrom b import Post, keep\nclass Model:\n    def __init__(self, net):\n"
+        "        self.post, self.keep = Post(), keep\nclass Detector:\n    def __init__(self, net):\n"
+        "        self.model = Model(net)\n    def detect(self, x):\n        found = self.model.post(x)\n"
+        "        scores = found[0]['score']\n        chosen = self.model.keep(scores)\n"
+        "        return scores[chosen], found[0]['name']\n",
+        post, " 14");
+}
+
+Test(values, annotated_dictionaries_hold_their_values) {
+    expect_lines("from typing import Any, Dict\nimport numpy as np\nimport torch\ndef f(found: Dict[int, Any]):\n"
+                 "    for k, v in found.items():\n        print(v['x'].tolist())\n"
+                 "def g(found: Dict[int, torch.Tensor]):\n    return found[3].tolist()\n"
+                 "def h(found: Dict[int, float]):\n    return found[3].tolist()\n"
+                 "def step(model, x):\n    return f({3: {'x': model(x)}})\n",
+                 NULL, " 6 8");
+}
+
+/* Made where a default says: on the host when the call does not tell. */
+Test(values, made_on_the_device_of_a_default) {
+    expect_lines(
+        "import torch\ndef grid(n, device=torch.device('cpu')):\n    return torch.linspace(0, 1, n, device=device)\n"
+        "def step(x):\n    y = x.cuda()\n    a = grid(3, device=y.device)\n"
+        "    return grid(4).to(y.device), torch.zeros_like(a).to(a.device)\n",
+        NULL, " 5 7");
+    expect_lines("import torch\ndef step(a):\n    return torch.ones_like(a).to(a.device)\n", NULL, "");
 }

@@ -43,7 +43,8 @@ enum {
     IST_PY_PLACED = 64,  /* it came from, or went to, a device for certain */
     IST_PY_MADE =
         128, /* tensors: zeros, ones and so on, made in host memory; HOST: None, an empty list or dictionary */
-    IST_PY_OR_HOST = 8 /* devices: an attribute that means the host at times */
+    IST_PY_LOADED = 128, /* UNKNOWN: of a data loader, so in host memory unless something moved it */
+    IST_PY_OR_HOST = 8   /* devices: the host at times */
 };
 
 enum {

@@ -239,8 +239,20 @@ static bool is_of_images(const ist_py_call *c) {
     return false;
 }
 
+/* self.head(x): what an attribute holds is called, not a method. */
+static void find_held(ist_py_reader *r, ist_py_call *c) {
+    ist_src_value held;
+    if (!c->method || c->imported || !ist_py_is_instance(c->on)) return;
+    if (ist_py_method(r->p, c->on.of, c->name, c->name_length)) return;
+    if (!ist_py_kept(r, c->on.of, c->name, c->name_length, &held)) return;
+    if (held.kind != IST_PY_MODULE && held.kind < IST_PY_FUNCTION && !(held.kind == IST_PY_UNKNOWN && held.of)) return;
+    c->on = held;
+    c->method = false;
+}
+
 ist_src_value ist_py_apply(ist_py_reader *r, ist_py_call *c) {
     ist_src_value v = {0};
+    find_held(r, c);
     target t = target_of(r, c);
     note_in_place(r, c);
     if (t.function || t.class_) return call_known(r, c, t);

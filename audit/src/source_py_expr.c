@@ -103,8 +103,8 @@ void ist_py_clauses(ist_py_reader *r, uint32_t end) {
             r->element_end = UINT32_MAX;
             uint32_t over = r->at;
             ist_src_value v = binary(r, OR);
-            if (!ist_py_is_known(v) && is_loader(r, over, r->at)) {
-                v = ist_py_of(IST_PY_HOST_TENSOR, 0);
+            if (!v.kind && !v.of && is_loader(r, over, r->at)) {
+                v.flags = IST_PY_LOADED;
                 r->element_end = UINT32_MAX;
             }
             r->loop = ist_src_loop_begin(r->u, r->loop, r->function);

@@ -72,14 +72,20 @@ void ist_py_handed(ist_py_reader *r, const ist_py_call *c) {
 
 /* ---- calls ---- */
 
+static bool is_device(ist_src_value v) {
+    return v.kind == IST_PY_DEVICE || v.kind == IST_PY_HOST_DEVICE;
+}
+
 void ist_py_join(ist_src_value *kept, ist_src_value v) {
     v.hit = 0;
     v.flags &= (uint8_t)~IST_PY_CONST;
     if (ist_py_is_nothing(v) && kept->kind) return;
     if ((kept->kind || kept->origin) && !(ist_py_is_nothing(*kept) && v.kind)) {
         bool mixed = kept->kind != v.kind; /* somewhere it is no tensor */
+        bool devices = mixed && is_device(*kept) && is_device(v);
         *kept = ist_py_either(*kept, v);
         if (mixed) kept->flags &= (uint8_t)~IST_PY_PLACED;
+        if (devices) kept->flags |= IST_PY_OR_HOST;
         return;
     }
     if (v.kind < IST_PY_FUNCTION && kept->of) v.of = kept->of; /* its class is known, no more */
@@ -185,11 +191,7 @@ void ist_py_keep(ist_py_reader *r, uint32_t number, const char *name, size_t len
     v.origin = ist_py_here(r, v.origin);
     if (v.origin)
         v.origin = add_hop(r, IST_SRC_HOP_KEEP, v.origin, line, (ist_src_hop){.name = key, .derived = is_derived(v)});
-    ist_src_value *kept = &r->u->names[full].value;
-    bool both = (kept->kind == IST_PY_DEVICE && v.kind == IST_PY_HOST_DEVICE) ||
-                (kept->kind == IST_PY_HOST_DEVICE && v.kind == IST_PY_DEVICE);
-    ist_py_join(kept, v);
-    if (both) kept->flags |= IST_PY_OR_HOST;
+    ist_py_join(&r->u->names[full].value, v);
 }
 
 bool ist_py_kept(const ist_py_reader *r, uint32_t number, const char *name, size_t length, ist_src_value *v) {

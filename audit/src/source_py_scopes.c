@@ -130,9 +130,18 @@ static uint32_t annotated_class(ist_py_reader *r, uint32_t first, uint32_t end) 
     return 0;
 }
 
+/* Where the type of what an annotated dictionary holds begins; else `first`. */
+static uint32_t values_of(const ist_py_reader *r, uint32_t first, uint32_t end) {
+    if (first + 1 >= end || token(r, first)->kind != IST_PY_NAME || !ist_py_is(token(r, first + 1), "[")) return first;
+    if (!ist_src_has_word(token(r, first)->at, token(r, first)->length, " dict mapping ")) return first;
+    uint32_t comma = find(r, first + 2, end, ",");
+    return comma < end ? comma + 1 : first;
+}
+
 /* What an annotation says. */
 static ist_src_value annotated(ist_py_reader *r, uint32_t first, uint32_t end) {
     static const char *const plain[] = {"int", "float", "str", "bool", "ndarray", "Path"};
+    first = values_of(r, first, end);
     bool tensor = mentions(r, first, end, "Tensor"), single = end == first + 1 ||
                                                               (end > first && ist_py_is(token(r, first + 1), ".")) ||
                                                               mentions(r, first, end, "Optional");
@@ -143,8 +152,24 @@ static ist_src_value annotated(ist_py_reader *r, uint32_t first, uint32_t end) {
                                .of = class_};
     if (mentions(r, first, end, "Module")) return ist_py_of(IST_PY_MODULE, 0);
     for (size_t k = 0; k < sizeof plain / sizeof *plain; k++)
-        if (mentions(r, first, end, plain[k])) return ist_py_of(IST_PY_HOST, 0);
+        if (mentions(r, first, end, plain[k]) && !mentions(r, first, end, "Any")) return ist_py_of(IST_PY_HOST, 0);
     return (ist_src_value){0};
+}
+
+/* device="cuda": unless callers say otherwise, and device="cpu": when they do not. */
+static ist_src_value with_default(const ist_py_reader *r, ist_src_value v, uint32_t first, uint32_t end) {
+    for (uint32_t i = first; i < end; i++) {
+        const ist_py_token *t = token(r, i);
+        bool device = v.kind == IST_PY_DEVICE || v.kind == IST_PY_HOST_DEVICE;
+        if (t->kind != IST_PY_STRING) continue;
+        if ((device || !v.kind) && t->length >= 4 && !memcmp(t->at, "cuda", 4)) {
+            if (v.kind == IST_PY_HOST_DEVICE) v.flags |= IST_PY_OR_HOST;
+            v.kind = IST_PY_DEVICE;
+        } else if (device && t->length == 3 && !memcmp(t->at, "cpu", 3)) {
+            v.flags |= IST_PY_OR_HOST;
+        }
+    }
+    return v;
 }
 
 /* What a parameter holds: as it is annotated, as callers pass, as its name says. Its way begins with itself. */
@@ -163,15 +188,13 @@ static ist_src_value parameter_value(ist_py_reader *r, const ist_src_function *f
     if (forward && k && !v.of && (v.kind == IST_PY_UNKNOWN || v.kind == IST_PY_HOST_TENSOR))
         v = ist_py_of(IST_PY_TENSOR, 0);
     if (forward && k && ist_py_is_instance(v)) v.flags |= IST_PY_PLACED; /* its tensors are where the model is */
-    for (uint32_t i = equals + 1; i < end && (!v.kind || v.kind == IST_PY_HOST_DEVICE); i++) /* device="cuda" */
-        if (token(r, i)->kind == IST_PY_STRING && token(r, i)->length >= 4 && !memcmp(token(r, i)->at, "cuda", 4))
-            v.kind = IST_PY_DEVICE;
+    if (v.kind != IST_PY_DEVICE) v.flags &= (uint8_t)~IST_PY_DERIVED;
+    v = with_default(r, v, equals + 1, end);
     const ist_py_token *t = token(r, first);
     if (equals < end && v.kind == IST_PY_HOST_DEVICE && ist_src_has_word(t->at, t->length, " device "))
-        v.kind = IST_PY_DEVICE;                        /* to be chosen */
-    bool open_kind = !v.kind || v.kind == IST_PY_HOST; /* HOST: some caller has None for it */
+        v.kind = IST_PY_DEVICE, v.flags |= IST_PY_OR_HOST; /* to be chosen */
+    bool open_kind = !v.kind || v.kind == IST_PY_HOST;     /* HOST: some caller has None for it */
     if (open_kind && ist_py_is_model_name(t->at, t->length)) v.kind = IST_PY_MODULE, v.flags |= IST_PY_PLACED;
-    v.flags &= (uint8_t)~IST_PY_DERIVED;
     v.origin = ist_src_hop_add(
         r->u,
         (ist_src_hop){.kind = IST_SRC_HOP_PARAM, .file = r->u->file, .function = r->function, .param = (uint8_t)k});

@@ -25,7 +25,8 @@ static ist_src_value made_on(ist_py_reader *r, const ist_py_call *c, ist_src_val
         uint32_t hit = ist_py_hit(r, IST_SRC_UP, flags, c->line, label);
         ist_py_uploaded(r, hit, from);
     }
-    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | IST_PY_PLACED);
+    unsigned placed = device && (device->value.flags & IST_PY_OR_HOST) ? 0 : IST_PY_PLACED;
+    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | placed);
 }
 
 /* Any other function of tensors: the result is where they are. */
@@ -179,6 +180,14 @@ static bool is_another_device(const ist_py_reader *r, const ist_py_arg *a) {
     return a->value.kind == IST_PY_UNKNOWN && last->kind == IST_PY_NAME && last->length > sizeof "_device" - 1;
 }
 
+/* zeros_like(x).to(x.device) */
+static bool is_like_its_device(const ist_py_reader *r, const ist_py_arg *a) {
+    const ist_py_token *t = r->tokens + a->first;
+    if (a->first < 7 || a->end != a->first + 3 || !ist_py_is(t + 2, "device") || !ist_py_is(t - 4, ")")) return false;
+    bool same = t[-5].kind == IST_PY_NAME && t[-5].length == t->length && !memcmp(t[-5].at, t->at, t->length);
+    return same && ist_py_is(t - 6, "(") && t[-7].length > 5 && !memcmp(t[-7].at + t[-7].length - 5, "_like", 5);
+}
+
 /* .to(...): a device, a type, or something that is not known. */
 static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     const ist_py_arg *device = ist_py_keyword(r, c, "device");
@@ -186,6 +195,7 @@ static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     uint8_t to = ist_py_target_of(r, a);
     bool there = ist_py_is_sure(c->on) && (c->on.flags & IST_PY_PLACED);
     if (a && ((a->value.flags & IST_PY_OR_HOST) || is_another_device(r, a))) there = false;
+    if (a && is_like_its_device(r, a)) there = true;
     if (to == IST_PY_DEVICE && !there) return upload(r, c, "device");
     if (to == IST_PY_HOST_DEVICE) return to_host(r, c, c->on, "\"cpu\"");
     ist_src_value v = c->on;
@@ -219,7 +229,8 @@ bool ist_py_transfer_method(ist_py_reader *r, ist_py_call *c, ist_src_value *v) 
                (ist_py_named(c, "tolist") || (on.flags & IST_PY_ARRAY))) {
         *v = ist_py_download(r, c, ist_py_chained(c, ""), 0, IST_PY_HOST);
     } else if (ist_py_named(c, "item") && !c->arg_count) {
-        if (may_be_tensor(r, on, (r->torch || r->cupy) && !r->u->host_data))
+        bool loaded = on.kind == IST_PY_UNKNOWN && (on.flags & IST_PY_LOADED);
+        if (!loaded && may_be_tensor(r, on, (r->torch || r->cupy) && !r->u->host_data))
             *v = ist_py_download(r, c, ist_py_chained(c, ""), IST_SRC_SCALAR, IST_PY_HOST);
         else if (ist_py_extends_hit(r, c))
             *v = ist_py_of(IST_PY_HOST, 0);
