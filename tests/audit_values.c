@@ -284,3 +284,38 @@ Test(values, made_on_the_device_of_a_default) {
         NULL, " 5 7");
     expect_lines("import torch\ndef step(a):\n    return torch.ones_like(a).to(a.device)\n", NULL, "");
 }
+
+Test(values, to_where_another_tensor_is) {
+    expect_lines("import numpy as np\nimport torch\ndef step(img, labels, weight_dtype, path):\n"
+                 "    a = torch.from_numpy(np.zeros(3)).to(img)\n    b = torch.zeros(3).to(labels)\n"
+                 "    c = torch.zeros(3).to(weight_dtype)\n    d = path.to(labels)\n    return a, b, c, d\n",
+                 NULL, " 4 5");
+    expect_lines("import torch\ndef step(x, devices):\n    return x.to(devices[0]), x.to([3][0])\n", NULL, " 3");
+}
+
+/* What "try" made holds, unless only "except" makes it. */
+Test(values, what_goes_wrong_is_not_what_holds) {
+    expect_lines("import torch\ntry:\n    device = torch.device('cuda')\nexcept RuntimeError:\n"
+                 "    device = torch.device('cpu')\nx = torch.ones(3).to(device)\n",
+                 NULL, " 6");
+    expect_lines("import torch\ndef step(model, x):\n    try:\n        y = model(x)\n    except RuntimeError:\n"
+                 "        y = torch.zeros(3)\n        raise\n    return y.tolist()\n",
+                 NULL, " 8");
+    expect_lines("import torch\ntry:\n    import cupy\nexcept ImportError:\n    device = torch.device('cuda')\n"
+                 "x = torch.ones(3).to(device)\n",
+                 NULL, " 6");
+}
+
+Test(values, lists_of_what_is_not_known) {
+    expect_lines("import torch\ndef step(boxes):\n    some = []\n    for b in boxes:\n        some.extend(b.parts)\n"
+                 "    return torch.cat(some).cpu()\n",
+                 NULL, " 6");
+}
+
+Test(values, a_mask_of_numbers_is_none) {
+    expect_lines(
+        "import torch\ndef step(model, x, table):\n    y = model(x)\n    mask = torch.max(y, dim=0).indices\n"
+        "    a = y[mask]\n    mask = y.argmax(0)\n    b = y[mask]\n    mask = torch.argmin(y)\n    c = y[mask]\n"
+        "    mask = mask == 3\n    return y[mask], a, b, c\n",
+        NULL, " 11");
+}

@@ -44,6 +44,7 @@ enum {
     IST_PY_MADE =
         128, /* tensors: zeros, ones and so on, made in host memory; HOST: None, an empty list or dictionary */
     IST_PY_LOADED = 128, /* UNKNOWN: of a data loader, so in host memory unless something moved it */
+    IST_PY_INDICES = 32, /* tensors: of whole numbers, whatever their name says */
     IST_PY_OR_HOST = 8   /* devices: the host at times */
 };
 
@@ -110,8 +111,8 @@ typedef struct ist_py_block {
     ist_py_narrowing narrowed; /* as in the reader, for the block */
     uint8_t kind;
     bool module_class, training;
-    bool branch_of_if;   /* if, elif or else */
-    bool is_else, ended; /* ended: by a return or the like, so that nothing of it goes on behind the "if" */
+    bool branch_of_if;              /* if, elif or else */
+    bool is_except, is_else, ended; /* ended: by a return or the like, so that nothing of it goes on behind the "if" */
     ist_py_asked asked;
     uint32_t changes, left; /* where those of the whole "if" begin, and where those of earlier branches end */
 } ist_py_block;
@@ -201,6 +202,9 @@ static inline bool ist_py_is_sure(ist_src_value v) {
 }
 static inline ist_src_value ist_py_of(unsigned kind, unsigned flags) {
     return (ist_src_value){.kind = (uint8_t)kind, .flags = (uint8_t)flags};
+}
+static inline bool ist_py_is_text(ist_src_value v) {
+    return v.kind != IST_PY_TENSOR && (v.flags & IST_PY_STRING_);
 }
 /* None or an empty container, which something else may take the place of. */
 static inline bool ist_py_is_nothing(ist_src_value v) {

@@ -116,9 +116,12 @@ uint8_t ist_py_target_of(const ist_py_reader *r, const ist_py_arg *a) {
     if (kind == IST_PY_DEVICE || kind == IST_PY_HOST_DEVICE || kind == IST_PY_DTYPE) return kind;
     if (ist_py_is_number(r, a)) return IST_PY_DEVICE;                                            /* .to(0) */
     if (ist_py_is(last, "]") && a->end > a->first + 2 && last[-1].kind == IST_PY_STRING) last--; /* state["device"] */
+    const ist_py_token *name = &r->tokens[a->first];
+    if (ist_py_is(last, "]") && name->kind == IST_PY_NAME && name[1].match == a->end - 1) last = name; /* devices[0] */
     if (last->kind != IST_PY_NAME && last->kind != IST_PY_STRING) return IST_PY_UNKNOWN;
     if (ist_src_has_word(last->at, last->length, " dtype ")) return IST_PY_DTYPE;
-    return ist_src_has_word(last->at, last->length, " device dev gpu rank ") ? IST_PY_DEVICE : IST_PY_UNKNOWN;
+    return ist_src_has_word(last->at, last->length, " device devices dev gpu gpus rank ") ? IST_PY_DEVICE
+                                                                                          : IST_PY_UNKNOWN;
 }
 
 /* ---- what happens ---- */

@@ -186,6 +186,8 @@ static void note_effects(ist_py_reader *r, const ist_py_call *c) {
     ist_src_value args = ist_py_all_args(c);
     ist_src_function *f = ist_src_function_at(r->u, r->function);
     if (!c->method) return;
+    bool adds = ist_py_one_of(c, " append extend "); /* to a list of which nothing was known */
+    if (adds && c->base && c->arg_count && !args.kind && ist_py_is_nothing(c->on)) ist_py_bind(r, c->base, args);
     bool of_object = c->base && ist_py_is_instance(ist_py_lookup(r, c->base)); /* a list in its attribute */
     if (ist_py_one_of(c, " append extend ") && c->base && !of_object && c->on.kind <= IST_PY_TENSOR && args.kind) {
         ist_src_value v = c->on.kind && !(c->on.flags & IST_PY_CONST) ? ist_py_either(c->on, args) : args;
@@ -197,7 +199,7 @@ static void note_effects(ist_py_reader *r, const ist_py_call *c) {
         const char *name = c->path + 5;
         ist_py_keep(r, r->class_, name, strcspn(name, "."), c->line, args);
     }
-    if (ist_py_named(c, "format") && (c->on.flags & IST_PY_STRING_))
+    if (ist_py_named(c, "format") && ist_py_is_text(c->on))
         for (uint32_t i = 0; i < c->arg_count; i++)
             ist_py_format(r, c->args[i].value, c->line, "formatting of a tensor");
     bool optimizer =
@@ -329,6 +331,7 @@ ist_src_value ist_py_attribute(ist_py_reader *r, ist_src_value on, bool imported
     if (ist_py_in(name, length, facts)) return ist_py_of(IST_PY_HOST, 0);
     on.hit = 0;
     on.origin = v.origin ? v.origin : on.origin;
+    if (on.kind == IST_PY_TENSOR && ist_py_in(name, length, " indices ")) on.flags |= IST_PY_INDICES;
     if (on.kind == IST_PY_TENSOR && !ist_py_in(name, length, " data grad T mT H real imag "))
         on.flags &= (uint8_t)~IST_PY_SURE;
     if (on.kind == IST_PY_MODULE && ist_py_in(name, length, " weight bias "))

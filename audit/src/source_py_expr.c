@@ -377,7 +377,8 @@ static ist_src_value subscript(ist_py_reader *r, ist_src_value on) {
         index = ist_py_expression(r);
         if (r->at == before) r->at++;
         bool compared = index.flags & IST_PY_MASK;
-        if (index.kind == IST_PY_TENSOR && r->at == before + 1 && is_mask_name(&r->tokens[before])) compared = true;
+        bool named = r->at == before + 1 && is_mask_name(&r->tokens[before]) && !(index.flags & IST_PY_INDICES);
+        if (index.kind == IST_PY_TENSOR && named) compared = true;
         mask = mask || (compared && (index.kind == IST_PY_TENSOR || (index.kind == IST_PY_UNKNOWN && only_torch)));
         sure = sure || (mask && (ist_py_is_sure(index) || only_torch));
     }
@@ -491,9 +492,10 @@ static ist_src_value compare(const ist_py_token *op, ist_src_value a, ist_src_va
     ist_src_value v = ist_py_combine(a, b);
     if (op->kind == IST_PY_NAME || a.kind >= IST_PY_QUEUE || b.kind >= IST_PY_QUEUE) return ist_py_of(IST_PY_HOST, 0);
     if (v.kind == IST_PY_HOST) return (ist_src_value){.kind = IST_PY_HOST, .origin = v.origin, .flags = IST_PY_DERIVED};
-    if (((a.flags | b.flags) & IST_PY_STRING_) && !(ist_py_is_sure(a) || ist_py_is_sure(b)))
+    if ((ist_py_is_text(a) || ist_py_is_text(b)) && !(ist_py_is_sure(a) || ist_py_is_sure(b)))
         return ist_py_of(IST_PY_HOST, 0);
     v.flags |= IST_PY_MASK;
+    if (v.kind == IST_PY_TENSOR) v.flags &= (uint8_t)~IST_PY_INDICES;
     return v;
 }
 
@@ -531,7 +533,7 @@ static ist_src_value binary(ist_py_reader *r, int least) {
             left = compare(op, left, right);
         else if (p == OR || p == AND)
             left = ist_py_either(left, right);
-        else if (ist_py_is(op, "%") && (left.flags & IST_PY_STRING_))
+        else if (ist_py_is(op, "%") && ist_py_is_text(left))
             ist_py_format(r, right, op->line, "formatting of a tensor"), left = ist_py_of(IST_PY_HOST, IST_PY_STRING_);
         else {
             bool masks = (left.flags & right.flags & IST_PY_MASK) && p >= BIT_OR && p <= BIT_AND;

@@ -133,6 +133,10 @@ static void leave_changes(ist_py_reader *r, const ist_py_block *b, uint32_t inde
     bool goes_on = r->goes_on && b->indent == indent;
     if (b->kind == IST_PY_FUNCTION_BLOCK) {
         r->change_count = b->left;
+    } else if (b->is_except) {
+        for (uint32_t i = r->change_count; i-- > b->left;) /* what went well holds, where there is any */
+            if (b->ended || r->changes[i].value.kind) exchange(r, r->changes[i].name, r->changes[i].value);
+        if (b->ended) r->change_count = b->left;
     } else if (b->branch_of_if) {
         if (goes_on || b->ended) take_back(r, b->left);
         if (b->ended) r->change_count = b->left;

@@ -334,6 +334,7 @@ static uint32_t compound(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t i
     bool loop = ist_py_is(word, "for") || ist_py_is(word, "while");
     uint32_t blocks = (uint32_t)r->block_count;
     ist_py_enter_block(r, indent, IST_PY_PLAIN_BLOCK);
+    if (blocks < r->block_count) r->blocks[blocks].is_except = ist_py_is(word, "except");
     if (blocks < r->block_count && (r->goes_on || ist_py_is(word, "if"))) {
         ist_py_block *b = &r->blocks[blocks];
         b->branch_of_if = true;

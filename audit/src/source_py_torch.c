@@ -6,6 +6,8 @@
 
 /* ---- PyTorch ---- */
 
+#define IST_PY_GIVE_INDICES " argmax argmin argsort long int "
+
 /* Where a tensor goes that is made with device=...; its line. */
 static ist_src_value made_on(ist_py_reader *r, const ist_py_call *c, ist_src_value from, bool from_host) {
     const ist_py_arg *device = ist_py_keyword(r, c, "device");
@@ -45,8 +47,9 @@ ist_src_value ist_py_computed(ist_py_reader *r, const ist_py_call *c, ist_src_va
         return args;
     }
     if (args.kind != IST_PY_TENSOR && r->u->host_data) return ist_py_of(IST_PY_HOST_TENSOR, IST_PY_SURE);
-    return ist_py_of(IST_PY_TENSOR,
-                     IST_PY_SURE | (mask ? IST_PY_MASK : 0) | (args.flags & (IST_PY_ARRAY | IST_PY_PLACED)));
+    return ist_py_of(IST_PY_TENSOR, IST_PY_SURE | (mask ? IST_PY_MASK : 0) |
+                                        (ist_py_one_of(c, IST_PY_GIVE_INDICES) ? IST_PY_INDICES : 0) |
+                                        (args.flags & (IST_PY_ARRAY | IST_PY_PLACED)));
 }
 
 /* torch.f, torch.nn.functional.f and so on; what torch says about itself (torch.jit.is_scripting) is none. */
@@ -180,6 +183,16 @@ static bool is_another_device(const ist_py_reader *r, const ist_py_arg *a) {
     return a->value.kind == IST_PY_UNKNOWN && last->kind == IST_PY_NAME && last->length > sizeof "_device" - 1;
 }
 
+/* What is known to be in host memory goes to where another tensor is: .to(x). A name of which no more is known is one,
+ * unless it says that it is a type. */
+static bool is_of_tensor(const ist_py_reader *r, const ist_py_call *c, const ist_py_arg *a) {
+    if (c->on.kind != IST_PY_HOST_TENSOR || !a || a->keyword || a->star) return false;
+    const ist_py_token *t = &r->tokens[a->first];
+    bool name = a->end == a->first + 1 && t->kind == IST_PY_NAME && !a->value.kind && !a->value.of;
+    bool type = ist_src_has_word(t->at, t->length, " dtype type types precision format float half int long bool ");
+    return a->value.kind == IST_PY_TENSOR || (name && !type);
+}
+
 /* zeros_like(x).to(x.device) */
 static bool is_like_its_device(const ist_py_reader *r, const ist_py_arg *a) {
     const ist_py_token *t = r->tokens + a->first;
@@ -196,6 +209,7 @@ static ist_src_value to_method(ist_py_reader *r, const ist_py_call *c) {
     bool there = ist_py_is_sure(c->on) && (c->on.flags & IST_PY_PLACED);
     if (a && ((a->value.flags & IST_PY_OR_HOST) || is_another_device(r, a))) there = false;
     if (a && is_like_its_device(r, a)) there = true;
+    if (to == IST_PY_UNKNOWN && is_of_tensor(r, c, a)) return upload(r, c, "tensor");
     if (to == IST_PY_DEVICE && !there) return upload(r, c, "device");
     if (to == IST_PY_HOST_DEVICE) return to_host(r, c, c->on, "\"cpu\"");
     ist_src_value v = c->on;
@@ -293,6 +307,8 @@ ist_src_value ist_py_other_method(ist_py_reader *r, ist_py_call *c) {
     ist_src_value v = c->on;
     v.hit = 0;
     if (ist_py_one_of(c, numbers)) v.flags &= (uint8_t)~IST_PY_MASK;
+    if (v.kind == IST_PY_TENSOR && ist_py_one_of(c, IST_PY_GIVE_INDICES)) v.flags |= IST_PY_INDICES;
+    if (v.kind == IST_PY_TENSOR && ist_py_one_of(c, " bool float half double ")) v.flags &= (uint8_t)~IST_PY_INDICES;
     if (ist_py_one_of(c, " eq ne gt lt ge le isnan isinf logical_not bool ")) v.flags |= IST_PY_MASK;
     if (ist_py_named(c, "items") || ist_py_named(c, "enumerate")) {
         r->elements[0] = ist_py_of(IST_PY_HOST, 0);
