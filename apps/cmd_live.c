@@ -23,7 +23,7 @@
     X(QUEUE, 0, "queue", "N", "frames that may wait for the device; the oldest is dropped (1)")                        \
     X(NO_DROP, 0, "no-drop", NULL, "wait instead, lose nothing: for files")                                            \
     X(FPS, 0, "fps", "R", "rate of a folder's frames (as recorded, else 30)")                                          \
-    X(WINDOW, 0, "window", "LOW:HIGH", "16-bit values that become black and white (the whole range)")                  \
+    PREDICT_WINDOW_OPTION(X)                                                                                           \
     X(RECORD, 0, "record", "DIR", "keep what comes in there, for live --from DIR")                                     \
     X(METRICS, 0, "metrics", "[HOST]:PORT", "counts for Prometheus over HTTP, on 127.0.0.1")                           \
     X(LIMIT, 0, "limit", "N", "end after N frames have come in")                                                       \
@@ -61,20 +61,6 @@ static int parse_send(const char *list, unsigned *send) {
         p += n;
         if (!*p) return CLI_SUCCESS;
     }
-}
-
-static int parse_window(const char *text, ist_live_window *window) {
-    char low[16];
-    const char *colon = strchr(text, ':');
-    size_t n = colon ? (size_t)(colon - text) : sizeof low;
-    if (n < sizeof low) {
-        snprintf(low, sizeof low, "%.*s", (int)n, text);
-        if (cli_parse_int(low, INT16_MIN, UINT16_MAX, &window->low) &&
-            cli_parse_int(colon + 1, INT16_MIN, UINT16_MAX, &window->high) && window->low < window->high)
-            return CLI_SUCCESS;
-    }
-    return cli_usage("live", "--window: '%s' is not LOW:HIGH with LOW below HIGH, from %d to %d", text, INT16_MIN,
-                     UINT16_MAX);
 }
 
 /* A positive number of an option. */
@@ -117,7 +103,7 @@ static int take_option(int id, const char *value, live_options *o) {
     case LIVE_OPTION_FPS:
         return parse_positive("fps", value, 1e5, &o->fps);
     case LIVE_OPTION_WINDOW:
-        return parse_window(value, &o->window);
+        return predict_parse_window(value, e);
     case LIVE_OPTION_RECORD:
         o->record = value;
         return CLI_SUCCESS;
@@ -151,6 +137,9 @@ static int check(const live_options *o, int argc, char **argv) {
     if (!e->masks && e->segmenter) return cli_usage("live", "--no-masks and --segmenter exclude each other");
     if (!e->masks && (o->send & (LIVE_SEND_LABELS | LIVE_SEND_CONTOURS)))
         return cli_usage("live", "--no-masks leaves nothing for --send labels and contours");
+    if (e->window_of_file && o->from.kind != IST_LIVE_FOLDER)
+        return cli_usage("live",
+                         "--window dicom: only the frames of a folder can carry a window; give LOW:HIGH or auto");
     if (o->no_drop && o->deadline_ms > 0) return cli_usage("live", "--no-drop and --deadline exclude each other");
     int code = predict_check_track(e);
     if (!code) code = predict_check_trust(e);

@@ -44,7 +44,6 @@ typedef struct live_options {
     float fps;         /* 0: as recorded, or 30 */
     int queue, limit;  /* limit 0: none */
     bool no_drop;
-    ist_live_window window;
     const char *metrics, *record;
 } live_options;
 

@@ -111,15 +111,17 @@ static bool is_fatal(ist_status status) {
 }
 
 static void submit(session *s, ist_live_frame *frame) {
-    const ist_image image = {.width = frame->image.width,
-                             .height = frame->image.height,
-                             .format = frame->image.format,
-                             .stride = frame->image.stride,
-                             .pixels = frame->image.pixels,
-                             .tag = frame->number,
-                             .timestamp = frame->timestamp};
+    ist_image image = {.width = frame->image.width,
+                       .height = frame->image.height,
+                       .format = frame->image.format,
+                       .stride = frame->image.stride,
+                       .pixels = frame->image.pixels,
+                       .tag = frame->number,
+                       .timestamp = frame->timestamp};
     ist_error err;
-    ist_status status = ist_submit(s->job.engine, &image, 1, &err);
+    ist_status status =
+        predict_set_window(&s->options->engine, &frame->image, frame->file ? frame->file : frame->device, &image, &err);
+    if (!status) status = ist_submit(s->job.engine, &image, 1, &err);
     if (status) {
         ist_live_add(&s->counts, failed, 1);
         if (is_fatal(status))
@@ -304,7 +306,6 @@ static int open_source(session *s) {
     ist_error err;
     int port = 0;
     const ist_live_source_options options = {.spec = o->from,
-                                             .window = o->window,
                                              .fps = (double)o->fps,
                                              .at_once = o->no_drop && o->fps <= 0,
                                              .fd = STDIN_FILENO,
@@ -315,6 +316,7 @@ static int open_source(session *s) {
                                              .ended = on_end,
                                              .arg = s};
     if (ist_live_source_open(&options, &s->source, &port, &err)) return cli_fail(CLI_FAILED, "live: %s", err.text);
+    if (ist_live_source_has_windows(s->source)) predict_use_file_windows(s->job.options);
     const char *host = *o->from.address.host ? o->from.address.host : "127.0.0.1";
     if (o->from.kind == IST_LIVE_LISTENER) cli_note("live: frames are expected on %s:%d", host, port);
     return CLI_SUCCESS;

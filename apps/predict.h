@@ -52,7 +52,7 @@ typedef struct predict_options {
     ist_resize_order resize_order;
     bool stored_constants;
     ist_window window;
-    int window_low, window_high;
+    double window_low, window_high;       /* values of the file, ist_bitmap_window */
     bool window_of_file, window_if_there; /* an image whose file says none has none */
     bool tiled;
     ist_tiles tiles;
@@ -106,8 +106,11 @@ void predict_options_free(predict_options *options);
 int predict_parse_save(const char *command, const char *list, unsigned *save);
 void predict_print_save(unsigned save, char *text, size_t size);
 
-/* The value of --window: 0, or the exit code when a mistake was named; as it is written there, or "off"; the window of an
- * image that was read from `path`, IST_E_INPUT where its file should say it and does not. */
+/* Images go through the window that their file says, where it says one, unless --window says another. */
+void predict_use_file_windows(predict_options *o);
+
+/* The value of --window: 0, or the exit code when a mistake was named; as it is written there, or "off"; the window of
+ * an image that was read from `path`, IST_E_INPUT where its file should say it and does not. */
 int predict_parse_window(const char *text, predict_options *o);
 void predict_print_window(const predict_options *o, char *text, size_t size);
 ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
@@ -266,7 +269,8 @@ typedef struct predict_job {
  * second ends the program. */
 void predict_catch_interrupts(predict_job *job);
 
-/* Without --window, images of files that say one (DICOM) go through that, where one is on the list before the run begins. */
+/* Without --window, images of files that say one (DICOM) go through that, where one is on the list before the run
+ * begins. */
 void predict_choose_window(predict_job *job);
 
 /* Lists the images that the command line names; 0 or the exit code. */

@@ -8,11 +8,12 @@
 
 static bool parse_bounds(const char *text, predict_options *o) {
     const char *colon = strchr(text, ':');
-    char low[16];
+    char low[32];
     if (!colon || (size_t)(colon - text) >= sizeof low) return false;
     snprintf(low, sizeof low, "%.*s", (int)(colon - text), text);
-    return cli_parse_int(low, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_low) &&
-           cli_parse_int(colon + 1, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_high) && o->window_low < o->window_high;
+    return cli_parse_number(low, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_low) &&
+           cli_parse_number(colon + 1, -IST_WINDOW_MAX, IST_WINDOW_MAX, &o->window_high) &&
+           o->window_low < o->window_high;
 }
 
 int predict_parse_window(const char *text, predict_options *o) {
@@ -25,19 +26,23 @@ int predict_parse_window(const char *text, predict_options *o) {
                      -IST_WINDOW_MAX, IST_WINDOW_MAX);
 }
 
+void predict_use_file_windows(predict_options *o) {
+    if (o->window) return;
+    o->window = IST_WINDOW_GIVEN;
+    o->window_of_file = o->window_if_there = true;
+}
+
 void predict_choose_window(predict_job *job) {
     predict_options *o = job->options;
     for (size_t i = 0; i < job->sources.count && !o->window; i++) {
         const ist_source_file *file = job->sources.items[i].file;
-        if (!file || !file->has_windows) continue;
-        o->window = IST_WINDOW_GIVEN;
-        o->window_of_file = o->window_if_there = true;
+        if (file && file->has_windows) predict_use_file_windows(o);
     }
 }
 
 void predict_print_window(const predict_options *o, char *text, size_t size) {
     if (o->window == IST_WINDOW_GIVEN && !o->window_of_file)
-        snprintf(text, size, "%d:%d", o->window_low, o->window_high);
+        snprintf(text, size, "%.9g:%.9g", o->window_low, o->window_high);
     else
         snprintf(text, size, "%s", o->window_of_file ? "dicom" : o->window == IST_WINDOW_AUTO ? "auto" : "off");
 }
@@ -45,8 +50,13 @@ void predict_print_window(const predict_options *o, char *text, size_t size) {
 ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
                               ist_error *err) {
     if (ist_format_bytes(bitmap->format) != 2) return IST_OK;
-    image->window_low = o->window_of_file ? bitmap->window_low : o->window_low;
-    image->window_high = o->window_of_file ? bitmap->window_high : o->window_high;
+    if (o->window_of_file) {
+        image->window_low = bitmap->window_low, image->window_high = bitmap->window_high;
+    } else if (o->window == IST_WINDOW_GIVEN) {
+        int window[2];
+        ist_bitmap_window(bitmap, o->window_low, o->window_high, window);
+        image->window_low = window[0], image->window_high = window[1];
+    }
     if (!o->window_of_file || o->window_if_there || image->window_low < image->window_high) return IST_OK;
     return ist_fail(err, IST_E_INPUT, "%s: carries no window for --window dicom; give LOW:HIGH or auto", path);
 }

@@ -196,9 +196,9 @@ static void choose_window(const report *r, const ist_bitmap *image, int window[2
     if (ist_format_bytes(image->format) < 2) return;
     if (!strcmp(text, "dicom")) window[0] = image->window_low, window[1] = image->window_high;
     if (!strcmp(text, "auto")) find_window(image, window);
-    int low = 0, high = 0;
-    if (sscanf(text, "%7d:%7d", &low, &high) == 2 && low < high && low >= -IST_WINDOW_MAX && high <= IST_WINDOW_MAX)
-        window[0] = low, window[1] = high;
+    double low = 0, high = 0;
+    if (sscanf(text, "%30lf:%30lf", &low, &high) == 2 && low < high && low >= -IST_WINDOW_MAX && high <= IST_WINDOW_MAX)
+        ist_bitmap_window(image, low, high, window);
 }
 
 /* A picture that has the size that the run saw, small. */

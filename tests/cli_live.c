@@ -322,25 +322,52 @@ Test(cli_live, every_kind_of_image_is_understood, .timeout = 120) {
     scratch_remove(&l.b.s);
 }
 
-Test(cli_live, a_window_makes_eight_bits, .timeout = 120) {
+/* Byte `at` of the picture's last row: nothing is drawn there. */
+static int last_row(const peer_received *overlay, int at) {
+    igtl_image_header h = peer_header_of(overlay);
+    return overlay->body[sizeof h + (size_t)(3 * h.size[0] * (h.size[1] - 1) + at)];
+}
+
+/* Values below zero through a window in the values of whoever sent them; what is kept is what came. */
+Test(cli_live, a_window_is_in_the_senders_values, .timeout = 120) {
+    static const int16_t row[10] = {-32768, -100, -99, 0, 155, 409, 410, 32767, 0, 0};
+    static const unsigned char want[10] = {0, 0, 1, 50, 128, 255, 255, 255, 50, 50};
     bench b = make_bench(0);
-    live l = start_with(b, NULL, LISTEN, SERVE, "--record", scratch_path(&b.s, "rec"), "--window", "-100:410", NULL);
+    char lines[200], again[200], rec[180];
+    snprintf(rec, sizeof rec, "%s/rec", b.s.path);
+    snprintf(lines, sizeof lines, "ndjson:%s/lines", b.s.path);
+    snprintf(again, sizeof again, "ndjson:%s/again", b.s.path);
+    live l = start_with(b, NULL, LISTEN, SERVE, "--to", lines, "--send", "overlay", "--record", rec, "--no-drop",
+                        "--window", "-100:410", NULL);
     int client = subscribe(&l), fd = peer_connect(l.in);
     free(peer_expect(client, "STATUS", "isthmus").body);
-    int16_t values[80] = {-32768, -100, -99, 0, 155, 409, 410, 32767};
-    unsigned char want[80] = {0, 0, 1, 50, 128, 255, 255, 255};
-    for (int i = 8; i < 80; i++) want[i] = 50;
-    igtl_image_header h = peer_image_header(10, 8);
+    int16_t values[640];
+    uint16_t raised[640];
+    for (int i = 0; i < 640; i++) {
+        values[i] = row[i % 10];
+        raised[i] = (uint16_t)(values[i] + 32768);
+    }
+    values[0] = 155, raised[0] = 155 + 32768;
+    igtl_image_header h = peer_image_header(10, 64);
     h.scalar_type = IGTL_IMAGE_STYPE_TYPE_INT16;
     send_kind(fd, 1, h, values, sizeof values);
-    expect_answer(client, "Probe", WHEN, 10, 8);
+    peer_received overlay = peer_expect(client, "IMAGE", "Probe_overlay");
+    for (int i = 0; i < 10; i++) cr_expect_eq(last_row(&overlay, 3 * i), want[i], "column %d", i);
+    free(overlay.body);
+    close(fd);
+    close(client);
     kill(l.pid, SIGINT);
     spawned r = spawn_finish(&l.b.s, l.pid);
     cr_expect_eq(r.code, 0, "%s", r.err);
-    expect_picture(&l, 1, IST_GRAY8, 10, 8, want);
     spawn_free(&r);
-    close(fd);
-    close(client);
+    expect_picture(&l, 1, IST_GRAY16, 10, 64, raised);
+    const char *const argv[] = {PROGRAM, "live",      "--from",   rec,        "--to",
+                                again,   "--no-drop", "--window", "-100:410", NULL};
+    expect(spawn_run(&b.s, NULL, argv), 0, "1 received, 1 processed");
+    char command[500];
+    snprintf(command, sizeof command, "cmp %s/lines %s/again && grep -q '\"mask_score\":0.50196' %s/lines", b.s.path,
+             b.s.path, b.s.path);
+    cr_expect_eq(system(command), 0, "155 is 128 of 255 at both times");
     scratch_remove(&l.b.s);
 }
 
@@ -679,7 +706,9 @@ Test(cli_live, mistakes_are_named, .timeout = 120) {
     expect(LIVE(&b, "--from", from, "--to", "ndjson:-"), 1, "Address already in use");
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--metrics", strchr(to, ':') + 3), 1, "Address already in use");
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--send", "labels,all"), 2, "'all' is none of");
-    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--window", "5:5"), 2, "is not LOW:HIGH");
+    expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--window", "5:5"), 2, "is none of LOW:HIGH");
+    expect(LIVE(&b, "--from", "raw:5x5:gray16le", "--to", "ndjson:-", "--window", "dicom"), 2,
+           "--window dicom: only the frames of a folder can carry a window; give LOW:HIGH or auto");
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--queue", "0"), 2, "whole number from 1 to 256");
     expect(LIVE(&b, "--from", b.in, "--to", "ndjson:-", "--no-drop", "--deadline", "5"), 2, "exclude each other");
     expect(LIVE(&b, "--from", "raw:5x5:gray8", "--to", "ndjson:-", "--fps", "5"), 2, "--fps is for folders");

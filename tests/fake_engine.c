@@ -21,6 +21,7 @@
  *     FAKE_ENGINE=takes:MS     every batch says that it took this long
  *     FAKE_ENGINE=fused:MAP    an fp16 engine does not keep the tensor stage<MAP>
  *     FAKE_ENGINE=wrong:K      an fp16 engine computes something else than an fp32 one: see spoil() */
+#include "base/sample_window.h"
 #include "pipeline/ahead.h"
 #include "pipeline/choice.h"
 #include "pipeline/crossings.h"
@@ -256,8 +257,26 @@ static void fake_trust(const ist_engine *e, fake_batch *b) {
     b->frames[0].trust_count = count + 1;
 }
 
+/* What 16-bit samples go through; an automatic window from the least sample to the greatest, as it is of fewer than
+ * 200.
+ */
+static void fake_window(const ist_engine *e, const ist_image *image, int window[2]) {
+    const uint16_t *p = image->pixels;
+    window[0] = image->window_low, window[1] = image->window_high;
+    if (window[0] || window[1]) return;
+    window[1] = UINT16_MAX;
+    if (e->config.window != IST_WINDOW_AUTO) return;
+    window[0] = UINT16_MAX, window[1] = 0;
+    for (int i = 0; i < image->width * image->height; i++) {
+        if (p[i] < window[0]) window[0] = p[i];
+        if (p[i] > window[1]) window[1] = p[i];
+    }
+    if (window[1] == window[0]) window[1]++;
+}
+
 /* Object i: label 11 i, score 0.9 - 0.125 i, box (i, i) to (i + w / 2, i + h / 2), track = frame of its sequence, mask:
- * columns i .. i+4, rows 0 .. min(40, h) - 1. */
+ * columns i .. i+4, rows 0 .. min(40, h) - 1, whose score is 0.75, or what the first of 16-bit
+ * samples becomes in the engine's window, of 255. */
 static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *image) {
     int count = e->config.max_objects < OBJECTS ? e->config.max_objects : OBJECTS;
     if (e->config.prompts == IST_PROMPTS_TARGETS && image->target_count < count) count = image->target_count;
@@ -301,11 +320,19 @@ static void fake_objects(ist_engine *e, fake_batch *b, int f, const ist_image *i
     if (e->config.nms_iou > 0) count = suppress(e, b->objects[f], count);
     if (count) spoil(e, &b->objects[f][count - 1]);
     if (wish("nan") == e->batches) b->objects[f][0].box[0] = NAN;
+    int window[2] = {0, 0};
+    if (e->config.window && image->format == IST_GRAY16) {
+        fake_window(e, image, window);
+        int first = *(const uint16_t *)image->pixels;
+        b->objects[f][0].mask_score = (float)ist_through_window(first, window[0], window[1]) / 255;
+    }
     b->frames[f] = (ist_frame){.tag = image->tag,
                                .width = image->width,
                                .height = image->height,
                                .object_count = count,
-                               .objects = b->objects[f]};
+                               .objects = b->objects[f],
+                               .window_low = window[0],
+                               .window_high = window[1]};
     if (e->config.trust && count) fake_trust(e, b);
 }
 

@@ -46,7 +46,7 @@ Test(live_igtl, messages_come_in_any_pieces) {
         cr_assert_eq(feed(&r, all, 2 * count, steps[s], &events, &err), IST_IGTL_IMAGE);
         cr_expect_eq(events, 6);
         cr_expect_str_eq(r.device, "Probe");
-        cr_assert_eq(ist_igtl_image(&r, &(ist_live_window){0}, &canvas, &frame, &err), IST_OK, "%s", err.text);
+        cr_assert_eq(ist_igtl_image(&r, &canvas, &frame, &err), IST_OK, "%s", err.text);
         cr_expect(frame->image.width == 300 && frame->image.height == 301 && frame->timestamp == 5);
         for (size_t i = 0; i < 300 * 301; i++)
             cr_assert_eq(((unsigned char *)frame->image.pixels)[i], (unsigned char)(9 + i));
@@ -111,7 +111,7 @@ Test(live_igtl, what_is_written_can_be_read) {
     cr_assert_eq(ist_igtl_put_image(&out, f, "_seg", &f->image, &err), IST_OK, "%s", err.text);
     cr_assert_eq(feed(&r, (unsigned char *)out.data, out.length, 13, &events, &err), IST_IGTL_IMAGE);
     cr_expect_str_eq(r.device, "A_device_of_20_b_seg");
-    cr_assert_eq(ist_igtl_image(&r, &(ist_live_window){0}, &canvas, &back, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_igtl_image(&r, &canvas, &back, &err), IST_OK, "%s", err.text);
     cr_expect_eq(back->timestamp, 77);
     cr_expect_arr_eq(&back->geometry, &f->geometry, sizeof f->geometry);
     cr_expect_arr_eq(back->image.pixels, f->image.pixels, 31 * 7 * 2);

@@ -9,6 +9,7 @@
 #include "io/image_format.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,21 @@ ist_status ist_bitmap_allocate(const char *name, size_t width, size_t height, is
     *out = (ist_bitmap){
         .width = (int)width, .height = (int)height, .format = format, .stride = width * pixel, .pixels = pixels};
     return IST_OK;
+}
+
+/* Halves up; beyond what a window may be: that. */
+static int nearest_sample(double s) {
+    return (int)floor(fmin(fmax(s, -IST_WINDOW_MAX), IST_WINDOW_MAX) + 0.5);
+}
+
+void ist_bitmap_window(const ist_bitmap *b, double low, double high, int window[2]) {
+    double zero = b->value_step != 0 ? b->value_zero : 0, step = b->value_step != 0 ? b->value_step : 1;
+    double first = (low - zero) / step, last = (high - zero) / step;
+    window[0] = nearest_sample(fmin(first, last));
+    window[1] = nearest_sample(fmax(first, last));
+    if (window[0] == IST_WINDOW_MAX) window[0]--;
+    if (window[1] <= window[0]) window[1] = window[0] + 1;
+    if (!window[0] && !window[1]) window[1] = 1;
 }
 
 void ist_bitmap_free(ist_bitmap *bitmap) {

@@ -26,10 +26,14 @@ typedef struct ist_bitmap {
     int width, height;
     ist_pixel_format format;
     size_t stride;
-    void *pixels; /* owned */
-    int orientation; /* as in EXIF, 1 to 8; 0: the file says none */
-    int window_low, window_high; /* of 16-bit samples, what the file says becomes black and white; both 0: nothing */
+    void *pixels;                  /* owned */
+    int orientation;               /* as in EXIF, 1 to 8; 0: the file says none */
+    int window_low, window_high;   /* of 16-bit samples, what the file says becomes black and white; both 0: nothing */
+    double value_zero, value_step; /* sample s stands for the value zero + step * s of whoever made it; step 0: for s */
 } ist_bitmap;
+
+/* The samples that become black and white where the values `low` to `high` do, low below high. */
+void ist_bitmap_window(const ist_bitmap *bitmap, double low, double high, int window[2]);
 
 /* Samples per pixel and bytes per sample of a format. */
 int ist_format_channels(ist_pixel_format format);
@@ -59,7 +63,7 @@ ist_status ist_png_decode(const void *bytes, size_t count, const char *name, siz
 ist_status ist_jpeg_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                            ist_error *err);
 
-/* Writes GRAY8, GRAY16 or RGB8 as PNG, complete or not at all. */
+/* Writes GRAY8, GRAY16, RGB8 or RGB16 as PNG, complete or not at all. */
 ist_status ist_png_write(const char *path, const ist_bitmap *bitmap, ist_error *err);
 
 /* Writes the same to a stream; `name` is for the error sentence only. */

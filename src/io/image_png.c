@@ -167,8 +167,8 @@ static void read_plain(png_job *job) {
     if (!job->inflate) png_error(png, "no rows");
 }
 
-/* Whether libpng stopped behind the head of a good last chunk. From 1.6.45 on it takes that one to be out of place where
- * it has not inflated the rows itself. */
+/* Whether libpng stopped behind the head of a good last chunk. From 1.6.45 on it takes that one to be out of place
+ * where it has not inflated the rows itself. */
 static bool is_at_end(const png_job *job) {
     return job->left >= 4 && !memcmp(job->bytes - 8, "\0\0\0\0IEND\xAE\x42\x60\x82", 12);
 }
@@ -230,7 +230,7 @@ enum { LEVEL = 2, LEVEL_BYTES = ISAL_DEF_LVL2_DEFAULT, ROWS_BYTES = 1 << 16, CHU
 /* Row y as it is compressed; returns the end. */
 static unsigned char *filter_row(const ist_bitmap *b, int y, unsigned char *to) {
     const unsigned char *p = (const unsigned char *)b->pixels + (size_t)y * b->stride;
-    if (ist_format_channels(b->format) == 3) {
+    if (b->format == IST_RGB8) {
         ist_png_filter_average(to, p, y ? p - b->stride : NULL, b->stride, 3);
     } else {
         *to = PNG_FILTER_VALUE_NONE;
@@ -295,7 +295,7 @@ static void write_pixels(png_job *job, FILE *stream) {
 }
 
 ist_status ist_png_write_stream(FILE *stream, const char *path, const ist_bitmap *bitmap, ist_error *err) {
-    if (bitmap->format != IST_GRAY8 && bitmap->format != IST_GRAY16 && bitmap->format != IST_RGB8)
+    if (ist_format_channels(bitmap->format) != 1 && ist_format_channels(bitmap->format) != 3)
         return ist_fail(err, IST_E_ARGUMENT, "%s: pixel format 0x%x is not written", path, (unsigned)bitmap->format);
     ist_bitmap copy = *bitmap;
     png_job job = {.name = path, .bitmap = &copy, .err = err};

@@ -1,8 +1,6 @@
 /* See frame.h. */
 #include "live/frame.h"
 
-#include "base/sample_window.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -34,10 +32,6 @@ void ist_live_frame_drop(void *frame) {
     ist_bitmap_free(&f->image);
     free(f->file);
     free(f);
-}
-
-uint8_t ist_live_through_window(int value, const ist_live_window *window) {
-    return ist_through_window(value, window->low, window->high);
 }
 
 uint64_t ist_live_now(void) {

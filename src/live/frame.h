@@ -39,14 +39,6 @@ void ist_live_frame_place(ist_live_frame *frame);
 ist_live_frame *ist_live_frame_hold(ist_live_frame *frame);
 void ist_live_frame_drop(void *frame); /* NULL is allowed; void *, so that queues can call it */
 
-/* Values of 16-bit (and signed) samples that become black and white; both 0: the whole range of the type. */
-typedef struct ist_live_window {
-    int low, high;
-} ist_live_window;
-
-/* As the engine's windows (base/sample_window.h). */
-uint8_t ist_live_through_window(int value, const ist_live_window *window);
-
 /* Now, as a timestamp. */
 uint64_t ist_live_now(void);
 

@@ -55,10 +55,10 @@ typedef struct ist_igtl_canvas {
 } ist_igtl_canvas;
 
 /* The frame that the IMAGE in the reader shows: scalars and vectors of three or four, of 8 or 16 bits, either byte
- * order, images of one slice. Signed samples begin at their type's least value; with a window 16 bits become 8. *frame
- * is the caller's. IST_E_UNSUPPORTED for other images, IST_E_INPUT for sizes that contradict each other. */
-ist_status ist_igtl_image(const ist_igtl_reader *reader, const ist_live_window *window, ist_igtl_canvas *canvas,
-                          ist_live_frame **frame, ist_error *err);
+ * order, images of one slice. Signed samples are moved up by half of their range. *frame is the caller's.
+ * IST_E_UNSUPPORTED for other images, IST_E_INPUT for sizes that contradict each other. */
+ist_status ist_igtl_image(const ist_igtl_reader *reader, ist_igtl_canvas *canvas, ist_live_frame **frame,
+                          ist_error *err);
 
 /* ---- out: each appends one message to `out`, whose device is the frame's with `suffix` behind it, and whose timestamp
  * is the frame's; IST_E_MEMORY when there is none ---- */

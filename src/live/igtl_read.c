@@ -188,7 +188,7 @@ static ist_status read_picture(const ist_igtl_reader *r, picture *p, ist_error *
 }
 
 /* `n` samples, as the engine takes them. */
-static void convert(const picture *p, const unsigned char *from, void *to, size_t n, const ist_live_window *window) {
+static void convert(const picture *p, const unsigned char *from, void *to, size_t n) {
     uint8_t *narrow = to;
     uint16_t *wide = to;
     if (p->bytes == 1) {
@@ -200,18 +200,15 @@ static void convert(const picture *p, const unsigned char *from, void *to, size_
         uint16_t v;
         memcpy(&v, from + 2 * i, sizeof v);
         if (p->swap) v = (uint16_t)(v << 8 | v >> 8);
-        if (window->low != window->high)
-            narrow[i] = ist_live_through_window(p->is_signed ? (int16_t)v : v, window);
-        else
-            wide[i] = p->is_signed ? v ^ 0x8000 : v;
+        wide[i] = p->is_signed ? v ^ 0x8000 : v;
     }
 }
 
-static void put_part(const picture *p, const ist_live_window *window, ist_bitmap *into) {
+static void put_part(const picture *p, ist_bitmap *into) {
     size_t row = (size_t)p->w * (size_t)p->channels, pixel = into->stride / (size_t)into->width;
     for (int y = 0; y < p->rows; y++) {
         unsigned char *to = (unsigned char *)into->pixels + (size_t)(p->y0 + y) * into->stride + (size_t)p->x0 * pixel;
-        convert(p, p->samples + (size_t)y * row * (size_t)p->bytes, to, row, window);
+        convert(p, p->samples + (size_t)y * row * (size_t)p->bytes, to, row);
     }
 }
 
@@ -229,13 +226,11 @@ static ist_status prepare_canvas(const ist_igtl_reader *r, const picture *p, ist
     return IST_OK;
 }
 
-ist_status ist_igtl_image(const ist_igtl_reader *r, const ist_live_window *window, ist_igtl_canvas *canvas,
-                          ist_live_frame **frame, ist_error *err) {
+ist_status ist_igtl_image(const ist_igtl_reader *r, ist_igtl_canvas *canvas, ist_live_frame **frame, ist_error *err) {
     picture p;
     *frame = NULL;
     IST_TRY(read_picture(r, &p, err));
-    int bytes = p.bytes == 2 && window->low == window->high ? 2 : 1;
-    ist_pixel_format format = (ist_pixel_format)(bytes << 4 | p.channels);
+    ist_pixel_format format = (ist_pixel_format)(p.bytes << 4 | p.channels);
     bool whole = p.w == p.width && p.rows == p.height;
     if (!whole) IST_TRY(prepare_canvas(r, &p, format, canvas, err));
     ist_live_frame *f = ist_live_frame_new(r->device);
@@ -246,8 +241,9 @@ ist_status ist_igtl_image(const ist_igtl_reader *r, const ist_live_window *windo
         ist_live_frame_drop(f);
         return status;
     }
-    put_part(&p, window, whole ? &f->image : &canvas->image);
+    put_part(&p, whole ? &f->image : &canvas->image);
     if (!whole) memcpy(f->image.pixels, canvas->image.pixels, f->image.stride * (size_t)f->image.height);
+    if (p.is_signed && p.bytes == 2) f->image.value_zero = INT16_MIN, f->image.value_step = 1;
     f->timestamp = r->timestamp;
     f->geometry.coord = p.h.coord;
     memcpy(f->geometry.size, p.h.size, sizeof f->geometry.size);

@@ -3,11 +3,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sample_window.h"
 #include "io/atomic_file.h"
 #include "io/sources.h"
 #include "live/queue.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,11 @@ static void put_index(ist_text *line, const ist_live_frame *f, const char *name,
         ist_text_json_float(line, g->matrix[i]);
     }
     ist_text_put(line, "]");
+    const ist_bitmap *image = &f->image;
+    if (image->value_step != 0)
+        ist_text_printf(line, ",\"values\":[%.17g,%.17g]", image->value_zero, image->value_step);
+    if (image->window_low || image->window_high)
+        ist_text_printf(line, ",\"window\":[%d,%d]", image->window_low, image->window_high);
     if (f->file) {
         ist_text_put(line, ",\"source\":");
         ist_text_json_string(line, f->file);
@@ -47,16 +54,16 @@ static void put_index(ist_text *line, const ist_live_frame *f, const char *name,
     ist_text_put(line, "}\n");
 }
 
-/* PNG has no RGBA of ours: alpha is nothing that the engine looks at. */
+/* PNG has no alpha of ours: it is nothing that the engine looks at. */
 static ist_status without_alpha(const ist_bitmap *image, ist_bitmap *out, ist_error *err) {
-    IST_TRY(ist_bitmap_allocate("recording", (size_t)image->width, (size_t)image->height, IST_RGB8, IST_MAX_PIXELS, out,
-                                err));
+    size_t sample = (size_t)ist_format_bytes(image->format), channels = (size_t)ist_format_channels(image->format);
+    size_t from_step = channels * sample, to_step = from_step - sample;
+    IST_TRY(ist_bitmap_allocate("recording", (size_t)image->width, (size_t)image->height,
+                                (ist_pixel_format)((int)image->format - 1), IST_MAX_PIXELS, out, err));
     const uint8_t *from = image->pixels;
     uint8_t *to = out->pixels;
-    size_t step = image->format == IST_RGBA8 ? 4 : 6, pixels = (size_t)image->width * (size_t)image->height;
-    const uint16_t *wide = image->pixels;
-    for (size_t i = 0; i < pixels; i++, to += 3)
-        for (size_t c = 0; c < 3; c++) to[c] = step == 4 ? from[4 * i + c] : (uint8_t)((wide[3 * i + c] + 128) / 257);
+    for (size_t n = (size_t)image->width * (size_t)image->height; n; n--, from += from_step, to += to_step)
+        memcpy(to, from, to_step);
     return IST_OK;
 }
 
@@ -68,7 +75,7 @@ static ist_status write_frame(ist_live_recording *r, const ist_live_frame *f, is
     char *path = ist_path_join(r->folder, name);
     if (!path) return ist_fail(err, IST_E_MEMORY, "recording: out of memory");
     ist_status status = IST_OK;
-    if (f->image.format == IST_RGBA8 || f->image.format == IST_RGB16) status = without_alpha(&f->image, &plain, err);
+    if (ist_format_channels(f->image.format) % 2 == 0) status = without_alpha(&f->image, &plain, err);
     if (!status) status = ist_png_write(path, plain.pixels ? &plain : &f->image, err);
     if (r->written == 1) r->first_ms = f->arrived_ms;
     put_index(&line, f, name, f->arrived_ms - r->first_ms);
@@ -219,8 +226,26 @@ const char *ist_live_folder_file(const ist_live_folder *f, size_t i) {
                     : f->sources.items[i].path;
 }
 
+bool ist_live_folder_has_windows(const ist_live_folder *f) {
+    for (size_t i = 0; i < ist_live_folder_count(f); i++) {
+        const ist_source_file *file = f->index ? NULL : f->sources.items[i].file;
+        if (f->index ? json_object_get(json_array_get(f->index, i), "window") != NULL : file && file->has_windows)
+            return true;
+    }
+    return false;
+}
+
 static double number_at(const json_t *entry, const char *key, size_t i) {
     return json_number_value(json_array_get(json_object_get(entry, key), i));
+}
+
+/* What its samples stand for, and the window; what cannot be is not believed. */
+static void recall_values(const json_t *entry, ist_bitmap *image) {
+    double zero = number_at(entry, "values", 0), step = number_at(entry, "values", 1);
+    double low = number_at(entry, "window", 0), high = number_at(entry, "window", 1);
+    if (isfinite(zero) && isfinite(step)) image->value_zero = zero, image->value_step = step;
+    if (low < high && low >= -IST_WINDOW_MAX && high <= IST_WINDOW_MAX)
+        image->window_low = (int)low, image->window_high = (int)high;
 }
 
 /* What the index knows of a frame; sizes that are not those of its picture are not believed. */
@@ -240,6 +265,7 @@ static ist_status recall(const json_t *entry, ist_live_frame *f, ist_error *err)
     }
     bool slice = g->size[0] == 1 || g->size[1] == 1 || g->size[2] == 1;
     if (!slice || pixels != (uint64_t)f->image.width * (uint64_t)f->image.height) ist_live_frame_place(f);
+    recall_values(entry, &f->image);
     g->coord = (uint8_t)json_integer_value(json_object_get(entry, "coord"));
     for (size_t i = 0; i < 12; i++) g->matrix[i] = (float)number_at(entry, "matrix", i);
     return IST_OK;

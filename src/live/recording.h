@@ -1,6 +1,6 @@
-/* What came in, kept in a folder: pictures as PNG, in order, and stream.ndjson with when each came and where it lies. A
- * source that reads the folder gives the same frames again. Files are written by a thread of their own, which frames do
- * not wait for, unless nothing may be lost. */
+/* What came in, kept in a folder: pictures as PNG (without alpha), in order, and stream.ndjson with when each came,
+ * where it lies, and what its samples stand for. A source that reads the folder gives the same frames again. Files are
+ * written by a thread of their own, which frames do not wait for, unless nothing may be lost. */
 #ifndef IST_LIVE_RECORDING_H
 #define IST_LIVE_RECORDING_H
 
@@ -29,6 +29,8 @@ ist_status ist_live_folder_open(const char *folder, ist_live_folder **opened, is
 size_t ist_live_folder_count(const ist_live_folder *folder);
 /* When frame i came, in ms since the first; -1 for a folder that is no recording. */
 double ist_live_folder_time(const ist_live_folder *folder, size_t i);
+/* Whether some of its frames may tell the window that they are to be seen through. */
+bool ist_live_folder_has_windows(const ist_live_folder *folder);
 const char *ist_live_folder_file(const ist_live_folder *folder, size_t i);
 ist_status ist_live_folder_read(const ist_live_folder *folder, size_t i, ist_live_frame **frame, ist_error *err);
 void ist_live_folder_close(ist_live_folder **folder);

@@ -107,6 +107,10 @@ ist_status ist_live_source_open(const ist_live_source_options *options, ist_live
     return status;
 }
 
+bool ist_live_source_has_windows(const ist_live_source *s) {
+    return s->folder && ist_live_folder_has_windows(s->folder);
+}
+
 ist_status ist_live_source_start(ist_live_source *s, ist_error *err) {
     s->started = !pthread_create(&s->thread, NULL, run, s);
     return s->started ? IST_OK : ist_fail(err, IST_E_MEMORY, "source: no thread");

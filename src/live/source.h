@@ -26,7 +26,6 @@ ist_status ist_live_parse(const char *text, ist_live_spec *spec, ist_error *err)
 
 typedef struct ist_live_source_options {
     ist_live_spec spec;
-    ist_live_window window;
     double fps;   /* of a folder; 0: as recorded, else 30 */
     bool at_once; /* a folder's frames one after the other, as fast as they are taken */
     int fd;       /* of raw frames */
@@ -44,6 +43,8 @@ typedef struct ist_live_source ist_live_source;
  */
 ist_status ist_live_source_open(const ist_live_source_options *options, ist_live_source **source, int *port,
                                 ist_error *err);
+/* Whether some of its frames may tell the window that they are to be seen through. */
+bool ist_live_source_has_windows(const ist_live_source *source);
 /* Starts the thread. */
 ist_status ist_live_source_start(ist_live_source *source, ist_error *err);
 /* Stops it, within IST_NET_STEP_MS. Accepts a pointer to NULL. */

@@ -29,25 +29,13 @@ static ist_status read_frame(const ist_live_source *s, unsigned char *bytes, siz
     return IST_OK;
 }
 
-/* 16-bit samples of the input, which are little-endian, in the host's order; with a window in 8 bits. */
-static ist_status settle(const ist_live_source *s, ist_bitmap *image, ist_error *err) {
-    const ist_live_window *w = &s->o.window;
+/* 16-bit samples of the input, which are little-endian, in the host's order. */
+static void order_bytes(ist_bitmap *image) {
     size_t n = (size_t)image->width * (size_t)image->height;
     const unsigned char *from = image->pixels;
     uint16_t *wide = image->pixels;
-    ist_bitmap narrow = {0};
-    if (image->format != IST_GRAY16) return IST_OK;
-    if (w->low == w->high) {
-        for (size_t i = 0; i < n; i++) wide[i] = (uint16_t)(from[2 * i] | from[2 * i + 1] << 8);
-        return IST_OK;
-    }
-    IST_TRY(ist_bitmap_allocate("raw frame", (size_t)image->width, (size_t)image->height, IST_GRAY8, IST_MAX_PIXELS,
-                                &narrow, err));
-    for (size_t i = 0; i < n; i++)
-        ((uint8_t *)narrow.pixels)[i] = ist_live_through_window(from[2 * i] | from[2 * i + 1] << 8, w);
-    ist_bitmap_free(image);
-    *image = narrow;
-    return IST_OK;
+    if (image->format != IST_GRAY16) return;
+    for (size_t i = 0; i < n; i++) wide[i] = (uint16_t)(from[2 * i] | from[2 * i + 1] << 8);
 }
 
 static ist_status next_raw(ist_live_source *s, bool *end, ist_error *err) {
@@ -65,11 +53,11 @@ static ist_status next_raw(ist_live_source *s, bool *end, ist_error *err) {
         ist_source_say(s, "standard input ends within a frame: %zu of %zu bytes", have, bytes);
         ist_live_add(s->o.counts, broken, 1);
     }
-    if (!status && !*end) status = settle(s, &f->image, err);
     if (status || *end) {
         ist_live_frame_drop(f);
         return status;
     }
+    order_bytes(&f->image);
     ist_live_frame_place(f);
     f->timestamp = ist_live_now();
     ist_source_give(s, f, now);

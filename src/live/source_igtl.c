@@ -35,7 +35,7 @@ static void take_image(ist_live_source *s, sender *c, double arrived_ms) {
         ist_live_add(s->o.counts, ignored, 1);
         return;
     }
-    if (!ist_igtl_image(&c->reader, &s->o.window, &c->canvas, &frame, &err)) {
+    if (!ist_igtl_image(&c->reader, &c->canvas, &frame, &err)) {
         ist_source_give(s, frame, arrived_ms);
         return;
     }
