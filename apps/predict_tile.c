@@ -30,7 +30,6 @@ int predict_check_tile(const predict_options *o) {
     if (o->no_detector) return cli_usage(o->command, "--tile and --no-detector exclude each other");
     if (o->batch != 1)
         return cli_usage(o->command, "--tile and --batch exclude each other: a batch is one image's tiles");
-    if (o->window == IST_WINDOW_AUTO) return cli_usage(o->command, "--tile and --window auto exclude each other");
     return CLI_SUCCESS;
 }
 

@@ -228,7 +228,8 @@ ist_trust_options ist_trust_default(void);
  * ends at a border between tiles gives way where more than that of it lies in another that does not, or in a better one.
  * An object larger than the overlap may be cut in every tile; where it is not found in the whole image, its parts stay.
  * Masks are made in the tile that the object was found in, which the segmenter sees at its input's size; of tiles without an
- * object that stays nothing is computed, but their embeddings have room: tiles times (segmenter_size / 16)^2 * 256 floats. */
+ * object that stays nothing is computed, but their embeddings have room: tiles times (segmenter_size / 16)^2 * 256 floats.
+ * 16-bit tiles go through the window of the whole image, an automatic one too. */
 typedef struct ist_tiles {
     size_t struct_size;
     int width, height; /* of a tile in pixels, 32 to 65536; default 640. At most 1024 of an image: IST_E_LIMIT */
@@ -305,8 +306,8 @@ typedef struct ist_config {
                                *   with those that are left, and begin none (ist_object.match -1); default 0: all at once */
     const ist_trust_options *trust; /* NULL (the default): none. Needs a detector, a segmenter and a batch of 1; copied */
     ist_window window;        /* default IST_WINDOW_NONE */
-    const ist_tiles *tiles;   /* NULL (the default): none. Needs a detector, a batch of 1, and neither trust, automatic
-                               *   windows nor IST_MATCH_TARGETS_SET; copied */
+    const ist_tiles *tiles;   /* NULL (the default): none. Needs a detector, a batch of 1, and neither trust nor
+                               *   IST_MATCH_TARGETS_SET; copied */
 } ist_config;
 
 ist_config ist_config_default(void);

@@ -122,11 +122,10 @@ static ist_status complete_tiles(ist_config *c, ist_tiles *full, ist_error *err)
     c->tiles = full;
     IST_TRY(ist_tiles_check(full, err));
     if (c->detector && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS && !c->trust &&
-        c->window != IST_WINDOW_AUTO && c->match != IST_MATCH_TARGETS_SET)
+        c->match != IST_MATCH_TARGETS_SET)
         return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT,
-                    "config.tiles need a detector, a batch of 1, and neither trust, automatic windows nor "
-                    "IST_MATCH_TARGETS_SET");
+                    "config.tiles need a detector, a batch of 1, and neither trust nor IST_MATCH_TARGETS_SET");
 }
 
 static ist_status check_config(const ist_config *c, ist_error *err) {

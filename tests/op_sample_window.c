@@ -114,3 +114,54 @@ Test(op_sample_window, sorted_samples) {
         each_variant(IST_NODE_SAMPLE_WINDOW, 0, find, &all[i], i, false);
     each_had_its_case(IST_NODE_SAMPLE_WINDOW, 0);
 }
+
+/* Tiles: what the whole image has, in their blocks and in those of uploads of their own; nothing else changes. */
+static bool spread(each_way way, const void *shape, unsigned bits) {
+    enum { TILES = 70, STEP = 64, AT = IST_UP_HEADER + TILES * IST_IM_WORDS, WORDS = AT + (TILES - 1) * STEP };
+    const picture *p = shape;
+    optest t;
+    optest_begin(&t, "tiles", bits);
+    uint16_t *v = draw(&t, p, 0);
+    size_t stride = (size_t)(p->w * p->channels) * 2;
+    window want = sorted_out(v, p, 0);
+    uint32_t *up = optest_alloc(&t, WORDS * 4);
+    for (int i = 0; i < WORDS; i++) up[i] = 77;
+    memset(up, 0, IST_UP_HEADER * 4);
+    up[IST_UP_COUNT] = 1, up[IST_UP_TILES] = TILES, up[IST_UP_TILE_AT] = AT, up[IST_UP_TILE_STEP] = STEP;
+    ist_frame_image m = {.width = p->w,
+                         .height = p->h,
+                         .channels = p->channels,
+                         .sample_bytes = 2,
+                         .stride = (uint32_t)stride,
+                         .automatic = true};
+    ist_upload_image(up, 0, &m);
+    external upload = external_create(&t, up, WORDS * 4), raw = external_create(&t, v, stride * (size_t)p->h);
+    ist_sample_window node = {.label = "windows",
+                              .upload = ist_plan_external(t.plan, UPLOAD, IST_ELEM_I32),
+                              .pixels = ist_plan_external(t.plan, PIXELS, IST_ELEM_U8),
+                              .batch = 1};
+    cr_assert(each_emits(&t, way, &node));
+    EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, UPLOAD, upload.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_bind(t.plan, PIXELS, raw.mem, &t.err));
+    EXTERNAL_OK(&t, ist_plan_replay(t.plan, &t.err));
+    for (int i = 0; i < 2 * TILES - 1; i++) {
+        uint32_t *im = up + IST_UP_HEADER + (i < TILES ? i * IST_IM_WORDS : AT - IST_UP_HEADER + (i - TILES) * STEP);
+        if (i >= TILES) im += IST_UP_HEADER;
+        im[IST_IM_LOW] = (uint32_t)want.low, im[IST_IM_HIGH] = (uint32_t)want.high;
+    }
+    const uint32_t *got = external_read(&t, &upload);
+    for (int i = 0; i < WORDS; i++)
+        cr_assert_eq(got[i], up[i], "%s: word %d is %d, not %d", way.v->name, i, (int)got[i], (int)up[i]);
+    external_release(&t, &upload);
+    external_release(&t, &raw);
+    optest_end(&t);
+    return true;
+}
+
+Test(op_sample_window, tiles) {
+    static const picture p = {61, 47, 3, 4096, 100, 3};
+    hide(0);
+    each_variant(IST_NODE_SAMPLE_WINDOW, 0, spread, &p, 0, false);
+    each_had_its_case(IST_NODE_SAMPLE_WINDOW, 0);
+}

@@ -42,10 +42,11 @@ static int cut(int w, int h, int tile_w, int tile_h, int step_x, int step_y, ref
 static int look(ist_engine *e, const ist_image *image, const ref_tile *tiles, int first, int count,
                 ref_detection *all) {
     int found = 0;
-    size_t stride = (size_t)image->width * 3;
+    size_t pixel = ((size_t)image->format & 15) * ((size_t)image->format >> 4), stride = (size_t)image->width * pixel;
     for (int t = first; t < count; t++) {
-        ist_image m = {.width = tiles[t].width, .height = tiles[t].height, .format = IST_RGB8, .stride = stride};
-        m.pixels = (const uint8_t *)image->pixels + (size_t)tiles[t].y * stride + 3 * (size_t)tiles[t].x;
+        ist_image m = *image;
+        m.width = tiles[t].width, m.height = tiles[t].height, m.stride = stride;
+        m.pixels = (const uint8_t *)image->pixels + (size_t)tiles[t].y * stride + pixel * (size_t)tiles[t].x;
         const ist_result *r = engines_run(e, &m, 1);
         for (int i = 0; i < r->frames[0].object_count; i++) {
             const ist_object *o = &r->frames[0].objects[i];
@@ -65,7 +66,10 @@ static int check(const ist_config *config, const ist_tiles *parameters, const is
     static int stay[ALL];
     ist_config plain = *config, tiled = *config;
     plain.nms_iou = 0, plain.nms_agnostic = 0, plain.max_objects = MOST;
+    if (plain.window) plain.window = IST_WINDOW_GIVEN; /* an automatic one is the reference's: `image` has it */
     tiled.tiles = parameters;
+    ist_image asked = *image;
+    if (tiled.window == IST_WINDOW_AUTO) asked.window_low = asked.window_high = 0;
     ist_engine *e = engines_open(&plain);
     int found = look(e, image, tiles, first, count, all), taken = found < CAPACITY ? found : CAPACITY;
     ist_close(&e);
@@ -74,8 +78,9 @@ static int check(const ist_config *config, const ist_tiles *parameters, const is
     int want = left < config->max_objects ? left : config->max_objects;
     e = engines_open(&tiled);
     for (int turn = 0; turn < 2; turn++) { /* what was found in the image before is forgotten */
-        const ist_result *r = engines_run(e, image, 1);
+        const ist_result *r = engines_run(e, &asked, 1);
         const ist_frame *f = &r->frames[0];
+        cr_expect(f->window_low == image->window_low && f->window_high == image->window_high);
         cr_expect(r->transfers.writes == 1 && r->transfers.reads == 1 && r->transfers.waits <= 1);
         cr_assert(f->object_count == want && f->dropped == found - taken + left - want,
                   "%d objects and %d dropped, not %d and %d of %d", f->object_count, f->dropped, want,
@@ -143,6 +148,38 @@ Test(pipeline_tiles, as_the_reference) {
     count = cut(400, 300, 200, 250, 170, 220, tiles);
     check(&c, &p, &m, tiles, 1, count);
     free((void *)m.pixels);
+}
+
+static int by_value(const void *a, const void *b) {
+    return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
+}
+
+/* 16 bits, brighter from tile to tile: through the whole image's window, found on the device or given, no tile's own.
+ */
+Test(pipeline_tiles, windows) {
+    enum { W = 300, H = 200 };
+    static uint16_t deep[W * H], sorted[W * H];
+    ref_tile tiles[TILES];
+    ist_config c = small_config();
+    ist_tiles p = ist_tiles_default();
+    ist_image rgb = engines_image(W, H, 8), m = rgb;
+    const uint8_t *from = rgb.pixels;
+    for (int i = 0; i < W * H; i++)
+        sorted[i] = deep[i] = (uint16_t)(5000 + 3 * from[3 * i] + 9 * (i % W) + 4 * (i / W));
+    qsort(sorted, W * H, sizeof *sorted, by_value);
+    p.width = 150, p.height = 200, p.overlap = 30;
+    int count = cut(W, H, 150, 200, 120, 170, tiles);
+    cr_assert_eq(count, 1 + 3);
+    m.format = IST_GRAY16, m.pixels = deep;
+    c.conf = 0.02f;
+    for (c.window = IST_WINDOW_GIVEN; c.window <= IST_WINDOW_AUTO; c.window++) {
+        bool found = c.window == IST_WINDOW_AUTO;
+        m.window_low = found ? sorted[W * H / 200] : 5500,
+        m.window_high = found ? sorted[W * H - 1 - W * H / 200] : 8000;
+        p.whole = found;
+        cr_expect_gt(check(&c, &p, &m, tiles, !found, count), 0);
+    }
+    free((void *)rgb.pixels);
 }
 
 /* More detections than there is room for: those of the last tiles are dropped, and counted. */
@@ -305,9 +342,9 @@ Test(pipeline_tiles, refused) {
     BAD(p.struct_size = 3, "config.tiles: start from ist_tiles_default()");
     BAD(c.batch = 2, "config.tiles need a detector, a batch of 1");
     c.batch = 1;
-    BAD(c.window = IST_WINDOW_AUTO, "automatic windows");
+    BAD(c.match = IST_MATCH_TARGETS_SET, "neither trust nor IST_MATCH_TARGETS_SET");
 #undef BAD
-    c.window = IST_WINDOW_NONE;
+    c.match = IST_MATCH_NONE;
     p = ist_tiles_default();
     p.width = p.height = 32, p.overlap = 16;
     e = engines_open(&c);

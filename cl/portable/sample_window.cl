@@ -75,10 +75,10 @@ static uint bin_of(__local const uint *bins, uint *rank) {
     return bin;
 }
 
-/* One group of an image. */
+/* One group of an image; of one in tiles these get its window, in their blocks and in those of their own uploads. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 window_pick(__global uint *upload, __global uint *ranks, __global const uint *counts, int lower) {
-    __local uint bins[RANKS * BINS];
+    __local uint bins[RANKS * BINS], value[RANKS];
     const int image = get_group_id(0), all = lower ? RANKS * BINS : BINS;
     if (!asks(upload, image)) return;
     __global uint *im = IMAGE_AT(upload, image);
@@ -90,21 +90,26 @@ window_pick(__global uint *upload, __global uint *ranks, __global const uint *co
         bins[i] = sum;
     }
     SYNC();
-    if (LANE) return;
     const uint count = im[IM_WHOLE_WIDTH] * im[IM_WHOLE_HEIGHT] * (uint)colours_of(im), k = count / 200;
     const uint first[RANKS] = {0, k, count - 1 - k, count - 1};
-    uint value[RANKS];
-    for (int r = 0; r < RANKS; r++) {
-        uint rank = lower ? ranks[RANKS + r] : first[r];
-        uint bin = bin_of(bins + (lower ? r * BINS : 0), &rank);
-        value[r] = ranks[r] << 8 | bin;
-        if (lower) continue;
-        ranks[r] = bin;
-        ranks[RANKS + r] = rank;
-    }
+    if (LANE == 0)
+        for (int r = 0; r < RANKS; r++) {
+            uint rank = lower ? ranks[RANKS + r] : first[r];
+            uint bin = bin_of(bins + (lower ? r * BINS : 0), &rank);
+            value[r] = ranks[r] << 8 | bin;
+            if (lower) continue;
+            ranks[r] = bin;
+            ranks[RANKS + r] = rank;
+        }
     if (!lower) return;
+    SYNC();
     const bool flat = value[1] == value[2];
-    const uint low = flat ? value[0] : value[1], high = flat ? value[3] : value[2];
-    im[IM_LOW] = low;
-    im[IM_HIGH] = max(high, low + 1);
+    const uint low = flat ? value[0] : value[1], high = max(flat ? value[3] : value[2], low + 1);
+    const int tiles = (int)upload[UP_TILES];
+    if (LANE == 0) im[IM_LOW] = low, im[IM_HIGH] = high;
+    for (int t = 1 + LANE; t < tiles; t += LANES) {
+        __global uint *own = upload + upload[UP_TILE_AT] + (t - 1) * upload[UP_TILE_STEP];
+        IMAGE_AT(upload, t)[IM_LOW] = IMAGE_AT(own, 0)[IM_LOW] = low;
+        IMAGE_AT(upload, t)[IM_HIGH] = IMAGE_AT(own, 0)[IM_HIGH] = high;
+    }
 }

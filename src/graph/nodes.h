@@ -522,7 +522,8 @@ typedef struct ist_upscale {
 /* SAMPLE_WINDOW: fills in IST_IM_LOW and IST_IM_HIGH of the 16-bit images of the upload where both are 0: the 0.5th and
  * the 99.5th percentile of their samples, those of all colours together and without alpha. Sorted, numbered from 0, these
  * are samples k and count - 1 - k with k = count / 200 (rounded down); where they are equal it is the least and the
- * greatest, and where these are too, v and v + 1. Of a crop, the samples of the whole image. */
+ * greatest, and where these are too, v and v + 1. Of a crop, the samples of the whole image; of an image in
+ * tiles (IST_UP_TILES), whose batch is 1, all of them get what the whole has. */
 typedef struct ist_sample_window {
     const char *label;
     ist_tensor upload, pixels;

@@ -105,7 +105,8 @@ struct ist_engine {
     ist_plan *selection;    /* of everything: `plan` is a batch of points, this is which masks are kept, */
     ist_plan *cleaning;     /* removes small regions from these, where that is asked for, */
     ist_plan *packing;      /* and this makes the packet */
-    ist_plan *detection;    /* of tiles: this looks at one, */
+    ist_plan *windows;      /* of tiles: the image's automatic window, or NULL; */
+    ist_plan *detection;    /* this looks at a tile, */
     ist_plan *merging;      /* this brings together what was found in all, `plan` makes the packet */
     ist_tiles tiles;
     ist_everything everything;
@@ -138,7 +139,7 @@ struct ist_engine {
 };
 
 /* The engine's plans, in the order in which they are replayed first; how many there are. */
-enum { IST_PLANS_MAX = 7 };
+enum { IST_PLANS_MAX = 8 };
 int ist_engine_plans(const ist_engine *engine, ist_plan *plans[IST_PLANS_MAX]);
 /* Embeddings that lie beside each other in `embedding`: those of a batch, or of crops. */
 int ist_engine_embeddings(const ist_engine *engine);

@@ -90,7 +90,22 @@ static const frame_parts parts_of[] = {
     [IST_PROMPTS_EVERYTHING] = {
         5, {IST_FRAME_POINTS, IST_FRAME_ENCODER, IST_FRAME_SELECTION, IST_FRAME_PACKING, IST_FRAME_CLEANING}}};
 
-static const frame_parts tiled_parts = {4, {IST_FRAME_TILED, IST_FRAME_TILE, IST_FRAME_MERGING, IST_FRAME_ENCODER}};
+static const frame_parts tiled_parts = {
+    5, {IST_FRAME_TILED, IST_FRAME_WINDOWS, IST_FRAME_TILE, IST_FRAME_MERGING, IST_FRAME_ENCODER}};
+
+/* Whether this engine has a part that is not always there. */
+static bool has_part(const ist_engine *e, ist_frame_part part) {
+    switch (part) {
+    case IST_FRAME_CLEANING:
+        return e->everything.min_mask_region_area > 0;
+    case IST_FRAME_ENCODER:
+        return e->has_masks;
+    case IST_FRAME_WINDOWS:
+        return e->config.window == IST_WINDOW_AUTO;
+    default:
+        return true;
+    }
+}
 
 static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
     switch (part) {
@@ -102,6 +117,8 @@ static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
         return &e->cleaning;
     case IST_FRAME_PACKING:
         return &e->packing;
+    case IST_FRAME_WINDOWS:
+        return &e->windows;
     case IST_FRAME_TILE:
         return &e->detection;
     case IST_FRAME_MERGING:
@@ -112,8 +129,8 @@ static ist_plan **plan_of(ist_engine *e, ist_frame_part part) {
 }
 
 int ist_engine_plans(const ist_engine *e, ist_plan *plans[IST_PLANS_MAX]) {
-    ist_plan *const all[IST_PLANS_MAX] = {e->encoder,  e->detection, e->merging, e->plan,
-                                          e->selection, e->cleaning,  e->packing};
+    ist_plan *const all[IST_PLANS_MAX] = {e->encoder, e->windows,   e->detection, e->merging,
+                                          e->plan,    e->selection, e->cleaning,  e->packing};
     int count = 0;
     for (int i = 0; i < IST_PLANS_MAX; i++)
         if (all[i]) plans[count++] = all[i];
@@ -137,8 +154,7 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
     if (!st) st = class_filter(e, config, &keep, err);
     const frame_parts *parts = config->tiles ? &tiled_parts : &parts_of[config->prompts];
     for (int i = 0; i < parts->count && !st; i++) {
-        if (parts->part[i] == IST_FRAME_CLEANING && !e->everything.min_mask_region_area) continue;
-        if (parts->part[i] == IST_FRAME_ENCODER && !e->has_masks) continue;
+        if (!has_part(e, parts->part[i])) continue;
         ist_plan **plan = plan_of(e, parts->part[i]);
         st = ist_plan_begin(e->device, &options, plan, err);
         if (!st) st = ist_frame_record(e, *plan, parts->part[i], &c, keep, options.taps, err);
@@ -199,8 +215,7 @@ ist_status ist_precision_choose(const ist_device *device, ist_precision *precisi
 static ist_status choose_overlap(ist_engine *e, const ist_config *config, ist_error *err) {
     enum { UNITS = 64 };
     const ist_device_info *facts = ist_device_facts(e->device);
-    bool two =
-        config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS && !config->tiles;
+    bool two = config->detector && config->segmenter && config->prompts == IST_PROMPTS_DETECTIONS && !config->tiles;
     bool large = facts->type == IST_DEVICE_GPU && facts->compute_units >= UNITS;
     bool on =
         e->config.overlap == IST_OVERLAP_ON || (e->config.overlap == IST_OVERLAP_AUTO && large && !config->cl_queue);
@@ -316,6 +331,7 @@ void ist_engine_close(ist_engine **engine) {
     ist_plan_close(&e->selection);
     ist_plan_close(&e->cleaning);
     ist_plan_close(&e->packing);
+    ist_plan_close(&e->windows);
     ist_plan_close(&e->detection);
     ist_plan_close(&e->merging);
     ist_device_close(&e->device);

@@ -14,7 +14,7 @@ typedef struct frame {
     ist_tensor upload, pixels, packet, store, embedding, found, regions; /* of no size: external */
     const ist_everything *everything;
     const ist_grids *grids;
-    bool masks, kept;
+    bool masks, kept, tiled;
     bool few_apart; /* prompts of few places may be decoded by themselves */
 } frame;
 
@@ -196,7 +196,7 @@ static ist_tensor embeddings(const frame *f) {
 
 static void record_encoder(const frame *f) {
     ist_tensor content, into = embeddings(f);
-    find_windows(f);
+    if (!f->tiled) find_windows(f);
     ist_graph_part(f->g);
     if (f->everything) {
         ist_found_none none = {.label = "nothing found", .found = f->found};
@@ -413,9 +413,8 @@ static void segment_tiles(const frame *f, const ist_tile_objects *objects, ist_p
     ist_graph_part(f->g);
     ist_graph_limit(f->g, objects->det.total);
     ist_graph_stage(f->g, "segmenter_decoder");
-    ist_expand each = {.label = "embeddings of objects",
-                       .x = ist_view(all, IST_TILES_MAX, 1, grid * grid),
-                       .map = objects->tile_of};
+    ist_expand each = {
+        .label = "embeddings of objects", .x = ist_view(all, IST_TILES_MAX, 1, grid * grid), .map = objects->tile_of};
     ist_tensor embedding = node(f, IST_NODE_EXPAND, &each);
     ist_prompted in = {.embedding = ist_view(embedding, embedding.n, grid, grid), .image_of = objects->own};
     in.sparse = model->boxes(&net, corners, f->side, true);
@@ -437,10 +436,8 @@ static void segment_tiles(const frame *f, const ist_tile_objects *objects, ist_p
 }
 
 static void record_tiled(const frame *f) {
-    ist_tile_objects objects = {.label = "objects",
-                                .upload = f->upload,
-                                .found = f->found,
-                                .det = {.max_objects = f->config->max_objects}};
+    ist_tile_objects objects = {
+        .label = "objects", .upload = f->upload, .found = f->found, .det = {.max_objects = f->config->max_objects}};
     ist_pack pack = {.label = "packet", .upload = f->upload, .packet = f->packet};
     of_all(f, "detections");
     ist_graph_part(f->g);
@@ -475,16 +472,22 @@ static void record_frame(const frame *f, const unsigned char *keep) {
 ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, const ist_checkpoints *c,
                             const unsigned char *keep, bool kept, ist_error *err) {
     ist_lowering *lowering = NULL;
-    frame f = {.config = &e->config, .side = e->config.segmenter_size, .c = c, .masks = e->has_masks, .kept = kept};
-    /* Not in half on CPUs, which nobody gains by: PoCL 3.1 stores halves beyond the ends of tensors in the portable variants
-     * of both ways together (guards tell; a GPU does not). */
+    frame f = {.config = &e->config,
+               .side = e->config.segmenter_size,
+               .c = c,
+               .masks = e->has_masks,
+               .kept = kept,
+               .tiled = e->tiles.width > 0};
+    /* Not in half on CPUs, which nobody gains by: PoCL 3.1 stores halves beyond the ends of tensors in the portable
+     * variants of both ways together (guards tell; a GPU does not). */
     f.few_apart = !(e->config.precision == IST_PRECISION_FP16 && ist_device_is_cpu(e->device));
     IST_TRY(ist_graph_open(&f.g, err));
     f.upload = ist_graph_external(f.g, IST_EXT_UPLOAD, IST_ELEM_I32);
     f.pixels = ist_graph_external(f.g, IST_EXT_PIXELS, IST_ELEM_U8);
     f.packet = ist_graph_external(f.g, IST_EXT_PACKET, IST_ELEM_I32);
     if (f.masks) f.store = ist_graph_external(f.g, IST_EXT_STORE, IST_ELEM_I32);
-    const bool detects = part == IST_FRAME_WHOLE || part == IST_FRAME_TILE || part == IST_FRAME_MERGING;
+    const bool detects =
+        part == IST_FRAME_WHOLE || part == IST_FRAME_WINDOWS || part == IST_FRAME_TILE || part == IST_FRAME_MERGING;
     if (!detects) f.embedding = ist_graph_external(f.g, IST_EXT_EMBEDDING, IST_ELEM_T);
     if (part >= IST_FRAME_TILE) f.found = ist_graph_external(f.g, IST_EXT_FOUND, IST_ELEM_I32);
     if (e->config.prompts == IST_PROMPTS_EVERYTHING) {
@@ -510,6 +513,9 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
         break;
     case IST_FRAME_PACKING:
         record_packing(&f);
+        break;
+    case IST_FRAME_WINDOWS:
+        find_windows(&f);
         break;
     case IST_FRAME_TILE:
         record_tile(&f, keep);

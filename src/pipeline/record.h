@@ -13,8 +13,8 @@ typedef struct ist_checkpoints {
 
 /* From image to embedding, and from embedding and given prompts to packet: two plans, so that the second can be
  * replayed by itself. For masks of everything there are more behind the encoder: a batch of points, which masks are kept,
- * small regions of those, the packet. For images in tiles: the detector on a tile, what stays of all, the packet. Everything
- * else is one. */
+ * small regions of those, the packet. For images in tiles: automatic windows, the detector on a tile, what stays of all, the
+ * packet. Everything else is one. */
 typedef enum ist_frame_part {
     IST_FRAME_WHOLE,
     IST_FRAME_ENCODER,
@@ -23,6 +23,7 @@ typedef enum ist_frame_part {
     IST_FRAME_SELECTION,
     IST_FRAME_CLEANING,
     IST_FRAME_PACKING,
+    IST_FRAME_WINDOWS,
     IST_FRAME_TILE,
     IST_FRAME_MERGING,
     IST_FRAME_TILED

@@ -20,6 +20,15 @@ static ist_status enqueue_tile(ist_engine *e, ist_plan *plan, const ist_slot *s,
     return ist_replay_within(e, plan, s, tile ? at : 0, tile ? l->end - at : 0, tile, scope, err);
 }
 
+/* The image's automatic window, in all tiles. */
+static ist_status enqueue_window(ist_engine *e, const ist_slot *s, cl_mem pixels, ist_frame_scope scope,
+                                 ist_error *err) {
+    if (!e->windows) return IST_OK;
+    IST_TRY(ist_plan_bind(e->windows, IST_EXT_UPLOAD, s->upload, err));
+    IST_TRY(ist_plan_bind(e->windows, IST_EXT_PIXELS, pixels, err));
+    return ist_plan_replay_for(e->windows, scope, err);
+}
+
 /* The detector tile by tile, what stays of all, the encoder on tiles that have something, then the packet. */
 ist_status ist_tiles_enqueue(ist_engine *e, ist_slot *s, cl_mem pixels, ist_frame_scope scope, ist_error *err) {
     ist_plan *const plans[] = {e->detection, e->merging, e->plan};
@@ -30,6 +39,7 @@ ist_status ist_tiles_enqueue(ist_engine *e, ist_slot *s, cl_mem pixels, ist_fram
     }
     IST_TRY(ist_plan_bind(e->detection, IST_EXT_PIXELS, pixels, err));
     IST_TRY(ist_plan_bind(e->plan, IST_EXT_PACKET, s->packet, err));
+    IST_TRY(enqueue_window(e, s, pixels, scope, err));
     for (int i = first; i < s->tiles.tiles; i++) IST_TRY(enqueue_tile(e, e->detection, s, i, scope, err));
     IST_TRY(ist_plan_replay_for(e->merging, scope, err));
     if (e->encoder) {
