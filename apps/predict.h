@@ -116,9 +116,9 @@ void predict_print_window(const predict_options *o, char *text, size_t size);
 ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap, const char *path, ist_image *image,
                               ist_error *err);
 
-/* The same for --tile, and what does not go with it. */
+/* The same for --tile, and what does not go with it; --batch becomes tiles at a time. */
 int predict_parse_tile(const char *text, predict_options *o);
-int predict_check_tile(const predict_options *o);
+int predict_check_tile(predict_options *o);
 void predict_print_tile(const predict_options *o, char *text, size_t size);
 
 /* As it is written behind --resize-order. */

@@ -64,7 +64,7 @@
     PREDICT_WINDOW_OPTION(X)                                                                                           \
     DEVICES_OPTION(X)
 
-#define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images")
+#define BATCH_OPTION(X) PREDICT_BATCH_OPTION(X, "images, or with --tile tiles of one,")
 
 #define SAVE_OPTION(X)  X(SAVE, 0, "save", PREDICT_SAVE_VALUE, "{} (json,ndjson,masks,overlay)")
 
@@ -423,7 +423,7 @@ static int check_segment(predict_options *o, int argc) {
     return check_shard(o);
 }
 
-static int check_nms(const predict_options *o) {
+static int check_nms(predict_options *o) {
     int code = predict_check_tile(o);
     if (code) return code;
     if (!o->nms_agnostic || o->nms_iou > 0) return CLI_SUCCESS;

@@ -1,4 +1,4 @@
-/* --tile WxH[+OVERLAP]. */
+/* --tile WxH[+OVERLAP]; --batch is then tiles of an image. */
 #include "predict.h"
 
 #include <stdio.h>
@@ -25,11 +25,11 @@ int predict_parse_tile(const char *text, predict_options *o) {
     return CLI_SUCCESS;
 }
 
-int predict_check_tile(const predict_options *o) {
+int predict_check_tile(predict_options *o) {
     if (!o->tiled) return CLI_SUCCESS;
     if (o->no_detector) return cli_usage(o->command, "--tile and --no-detector exclude each other");
-    if (o->batch != 1)
-        return cli_usage(o->command, "--tile and --batch exclude each other: a batch is one image's tiles");
+    o->tiles.batch = o->batch; /* images are submitted one by one */
+    o->batch = 1;
     return CLI_SUCCESS;
 }
 

@@ -235,6 +235,7 @@ typedef struct ist_tiles {
     int width, height; /* of a tile in pixels, 32 to 65536; default 640. At most 1024 of an image: IST_E_LIMIT */
     int overlap;       /* of neighbours, pixels, at most half of a tile's shorter side; default -1: a fifth of each side */
     int whole;         /* 1 (the default): the whole image is one more, for what is large */
+    int batch;         /* tiles of an image that the detector takes at a time, 1 to 64; default 1 */
 } ist_tiles;
 
 ist_tiles ist_tiles_default(void);

@@ -121,6 +121,7 @@ static ist_status complete_tiles(ist_config *c, ist_tiles *full, ist_error *err)
     memcpy(full, given, given->struct_size);
     c->tiles = full;
     IST_TRY(ist_tiles_check(full, err));
+    IST_TRY(in_range(err, "tiles.batch", full->batch, 1, IST_MAX_BATCH));
     if (c->detector && c->batch == 1 && c->prompts == IST_PROMPTS_DETECTIONS && !c->trust &&
         c->match != IST_MATCH_TARGETS_SET)
         return IST_OK;

@@ -40,5 +40,6 @@ ist_trust_options ist_trust_default(void) {
 }
 
 ist_tiles ist_tiles_default(void) {
-    return (ist_tiles){.struct_size = sizeof(ist_tiles), .width = 640, .height = 640, .overlap = -1, .whole = 1};
+    return (ist_tiles){
+        .struct_size = sizeof(ist_tiles), .width = 640, .height = 640, .overlap = -1, .whole = 1, .batch = 1};
 }

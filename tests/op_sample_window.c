@@ -115,9 +115,15 @@ Test(op_sample_window, sorted_samples) {
     each_had_its_case(IST_NODE_SAMPLE_WINDOW, 0);
 }
 
-/* Tiles: what the whole image has, in their blocks and in those of uploads of their own; nothing else changes. */
+/* Tiles: what the whole image has, in their blocks and in those of their own uploads and of their groups'; nothing
+ * else changes. */
 static bool spread(each_way way, const void *shape, unsigned bits) {
-    enum { TILES = 70, STEP = 64, AT = IST_UP_HEADER + TILES * IST_IM_WORDS, WORDS = AT + (TILES - 1) * STEP };
+    enum { TILES = 70, EACH = 8, GROUPS = (TILES - 1 + EACH - 1) / EACH, STEP = 64, GROUP = 320 };
+    enum {
+        AT = IST_UP_HEADER + TILES * IST_IM_WORDS,
+        GROUP_AT = AT + (TILES - 1) * STEP,
+        WORDS = GROUP_AT + GROUPS * GROUP
+    };
     const picture *p = shape;
     optest t;
     optest_begin(&t, "tiles", bits);
@@ -128,6 +134,7 @@ static bool spread(each_way way, const void *shape, unsigned bits) {
     for (int i = 0; i < WORDS; i++) up[i] = 77;
     memset(up, 0, IST_UP_HEADER * 4);
     up[IST_UP_COUNT] = 1, up[IST_UP_TILES] = TILES, up[IST_UP_TILE_AT] = AT, up[IST_UP_TILE_STEP] = STEP;
+    up[IST_UP_GROUP] = EACH, up[IST_UP_GROUP_AT] = GROUP_AT, up[IST_UP_GROUP_STEP] = GROUP;
     ist_frame_image m = {.width = p->w,
                          .height = p->h,
                          .channels = p->channels,
@@ -145,10 +152,13 @@ static bool spread(each_way way, const void *shape, unsigned bits) {
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, PIXELS, raw.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_replay(t.plan, &t.err));
-    for (int i = 0; i < 2 * TILES - 1; i++) {
-        uint32_t *im = up + IST_UP_HEADER + (i < TILES ? i * IST_IM_WORDS : AT - IST_UP_HEADER + (i - TILES) * STEP);
-        if (i >= TILES) im += IST_UP_HEADER;
-        im[IST_IM_LOW] = (uint32_t)want.low, im[IST_IM_HIGH] = (uint32_t)want.high;
+    for (int i = 0; i < TILES; i++) {
+        const int k = i - 1,
+                  at[3] = {i * IST_IM_WORDS, AT + k * STEP, GROUP_AT + k / EACH * GROUP + k % EACH * IST_IM_WORDS};
+        for (int c = 0; c < (i ? 3 : 1); c++) {
+            uint32_t *im = up + IST_UP_HEADER + at[c];
+            im[IST_IM_LOW] = (uint32_t)want.low, im[IST_IM_HIGH] = (uint32_t)want.high;
+        }
     }
     const uint32_t *got = external_read(&t, &upload);
     for (int i = 0; i < WORDS; i++)

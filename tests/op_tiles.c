@@ -75,44 +75,55 @@ static void put_row(int32_t *row, const ref_detection *d, float x, float y, int 
 
 /* ---- TILE_KEEP ---- */
 
-/* Two tiles one after the other, the first of which forgets what was there; then one with more than there is room for.
- */
+/* Tiles 3 and on, as many as there are images; behind what was there, which the first of an image's tiles forgets. Up
+ * to more than there is room for. */
 static bool keep(each_way way, const void *shape, unsigned bits) {
-    const int *before = shape; /* how many were there, which the second tile adds to */
+    enum { IMAGES = 3, EACH = 40, ROWS = EACH * IST_DET_WORDS, GROUP = IST_UP_HEADER + IMAGES * IST_IM_WORDS };
+    const int *before = shape, images = 1 + (int)bits % IMAGES;
     optest t;
     optest_begin(&t, "tile", bits);
-    int32_t *found = optest_alloc(&t, IST_TILED_WORDS * sizeof *found), rows[40 * IST_DET_WORDS] = {0};
+    int32_t *found = optest_alloc(&t, IST_TILED_WORDS * sizeof *found), rows[IMAGES * ROWS] = {0}, counts[IMAGES * 4];
     memset(found, 0, IST_TILED_WORDS * sizeof *found);
     found[IST_TL_COUNT] = *before, found[IST_TL_DROPPED] = 5;
-    uint32_t *up = upload_of(&t), *own = up + OWN_AT + 2 * OWN; /* tile 3 */
     const bool first = bits % 2;
-    own[IST_UP_FLAGS] = first ? IST_UP_FIRST_TILE : 0;
-    const int count = 1 + whole_number(&t, 0, 38), from = first ? 0 : *before;
-    const int32_t counts[4] = {count, 2, 0, 0};
-    ref_detection d[40];
-    for (int i = 0; i < count; i++) {
-        d[i] = (ref_detection){i, 2 * i, 3, 0.5f, {(float)whole_number(&t, 170, 290), 1, 299, 127}};
-        put_row(rows + i * IST_DET_WORDS, &d[i], 170, 0, 0);
+    const uint32_t *all = upload_of(&t);
+    uint32_t group[GROUP] = {[IST_UP_COUNT] = (uint32_t)images, [IST_UP_TILE] = 3};
+    group[IST_UP_FLAGS] = first ? IST_UP_FIRST_TILE : 0;
+    memcpy(group + IST_UP_HEADER, all + IST_UP_HEADER + 3 * IST_IM_WORDS, IMAGES * IST_IM_WORDS * sizeof *group);
+    int32_t *want = optest_alloc(&t, IST_TILED_WORDS * sizeof *want);
+    memcpy(want, found, IST_TILED_WORDS * sizeof *want);
+    int taken = first ? 0 : *before, dropped = first ? 0 : 5;
+    for (int n = 0; n < IMAGES; n++) {
+        const int count = whole_number(&t, n ? 0 : 1, EACH), lost = whole_number(&t, 0, 3);
+        memcpy(counts + 4 * n, (const int32_t[]){count, lost, 0, 0}, 4 * sizeof *counts);
+        for (int i = 0; i < count; i++) {
+            const float x = (float)(tiles[3 + n].x + i), y = (float)(tiles[3 + n].y + 1);
+            const ref_detection d = {i, 2 * i, 3 + n, 0.5f, {x, y, x + 7, y + 9}};
+            put_row(rows + n * ROWS + i * IST_DET_WORDS, &d, (float)tiles[3 + n].x, (float)tiles[3 + n].y, 0);
+            if (n < images && taken < IST_TL_CAPACITY)
+                put_row(want + IST_TL_HEADER + taken++ * IST_DET_WORDS, &d, 0, 0, 3 + n);
+            else if (n < images)
+                dropped++;
+        }
+        if (n < images) dropped += lost;
     }
-    external upload = external_create(&t, own, OWN * 4), buffer = external_create(&t, found, IST_TILED_WORDS * 4);
+    want[IST_TL_COUNT] = taken, want[IST_TL_DROPPED] = dropped;
+    external upload = external_create(&t, group, sizeof group),
+             buffer = external_create(&t, found, IST_TILED_WORDS * 4);
     ist_tile_keep node = {.label = "tile",
                           .upload = ist_plan_external(t.plan, UPLOAD, IST_ELEM_I32),
                           .found = ist_plan_external(t.plan, FOUND, IST_ELEM_I32),
-                          .det = {.batch = 1, .max_objects = 40}};
-    node.det.objects = ist_plan_const(t.plan, rows, 1, 1, 40, IST_DET_WORDS, IST_ELEM_I32, "rows");
-    node.det.counts = ist_plan_const(t.plan, counts, 1, 1, 1, 4, IST_ELEM_I32, "counts");
+                          .det = {.batch = IMAGES, .max_objects = EACH}};
+    node.det.objects = ist_plan_const(t.plan, rows, IMAGES, 1, EACH, IST_DET_WORDS, IST_ELEM_I32, "rows");
+    node.det.counts = ist_plan_const(t.plan, counts, IMAGES, 1, 1, 4, IST_ELEM_I32, "counts");
     cr_assert(each_emits(&t, way, &node));
     EXTERNAL_OK(&t, ist_plan_finish(t.plan, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, UPLOAD, upload.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_bind(t.plan, FOUND, buffer.mem, &t.err));
     EXTERNAL_OK(&t, ist_plan_replay(t.plan, &t.err));
-    const int taken = count < IST_TL_CAPACITY - from ? count : IST_TL_CAPACITY - from;
-    for (int i = 0; i < taken; i++) put_row(found + IST_TL_HEADER + (from + i) * IST_DET_WORDS, &d[i], 0, 0, 3);
-    found[IST_TL_COUNT] = from + taken;
-    found[IST_TL_DROPPED] = (first ? 0 : 5) + 2 + count - taken;
     const int32_t *got = external_read(&t, &buffer);
     for (int i = 0; i < IST_TILED_WORDS; i++)
-        cr_assert_eq(got[i], found[i], "%s: word %d is %d, not %d", way.v->name, i, got[i], found[i]);
+        cr_assert_eq(got[i], want[i], "%s: word %d is %d, not %d", way.v->name, i, got[i], want[i]);
     external_release(&t, &upload);
     external_release(&t, &buffer);
     optest_end(&t);

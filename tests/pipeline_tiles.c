@@ -144,7 +144,7 @@ Test(pipeline_tiles, as_the_reference) {
     c.conf = 0.02f;
     check(&c, &p, &m, tiles, 0, count);
     c.nms_iou = 0.3, c.nms_agnostic = 1, c.max_objects = 5;
-    p.whole = 0, p.overlap = 30;
+    p.whole = 0, p.overlap = 30, p.batch = 4; /* groups of four and of two */
     count = cut(400, 300, 200, 250, 170, 220, tiles);
     check(&c, &p, &m, tiles, 1, count);
     free((void *)m.pixels);
@@ -176,7 +176,7 @@ Test(pipeline_tiles, windows) {
         bool found = c.window == IST_WINDOW_AUTO;
         m.window_low = found ? sorted[W * H / 200] : 5500,
         m.window_high = found ? sorted[W * H - 1 - W * H / 200] : 8000;
-        p.whole = found;
+        p.whole = found, p.batch = 1 + found;
         cr_expect_gt(check(&c, &p, &m, tiles, !found, count), 0);
     }
     free((void *)rgb.pixels);
@@ -249,7 +249,7 @@ static ist_config demo_config(void) {
 
 static ist_tiles frame_tiles(void) {
     ist_tiles p = ist_tiles_default();
-    p.width = p.height = SIDE, p.overlap = 0, p.whole = 0;
+    p.width = p.height = SIDE, p.overlap = 0, p.whole = 0, p.batch = 3;
     return p;
 }
 
@@ -339,6 +339,8 @@ Test(pipeline_tiles, refused) {
     BAD(p.overlap = 321, "tiles.overlap is 321, want at most 320, half of a tile's shorter side");
     BAD(p.overlap = -2, "tiles.overlap is -2");
     BAD(p.whole = 2, "tiles.whole is 2");
+    BAD(p.batch = 0, "tiles.batch is 0, want 1..64");
+    BAD(p.batch = 65, "tiles.batch is 65, want 1..64");
     BAD(p.struct_size = 3, "config.tiles: start from ist_tiles_default()");
     BAD(c.batch = 2, "config.tiles need a detector, a batch of 1");
     c.batch = 1;

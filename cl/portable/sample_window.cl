@@ -75,7 +75,8 @@ static uint bin_of(__local const uint *bins, uint *rank) {
     return bin;
 }
 
-/* One group of an image; of one in tiles these get its window, in their blocks and in those of their own uploads. */
+/* One group of an image; of one in tiles these get its window, in their blocks
+ * and in those of their own uploads and their groups'. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 window_pick(__global uint *upload, __global uint *ranks, __global const uint *counts, int lower) {
     __local uint bins[RANKS * BINS], value[RANKS];
@@ -108,8 +109,10 @@ window_pick(__global uint *upload, __global uint *ranks, __global const uint *co
     const int tiles = (int)upload[UP_TILES];
     if (LANE == 0) im[IM_LOW] = low, im[IM_HIGH] = high;
     for (int t = 1 + LANE; t < tiles; t += LANES) {
+        const int each = (int)upload[UP_GROUP], group = (t - 1) / each;
         __global uint *own = upload + upload[UP_TILE_AT] + (t - 1) * upload[UP_TILE_STEP];
-        IMAGE_AT(upload, t)[IM_LOW] = IMAGE_AT(own, 0)[IM_LOW] = low;
-        IMAGE_AT(upload, t)[IM_HIGH] = IMAGE_AT(own, 0)[IM_HIGH] = high;
+        __global uint *its = upload + upload[UP_GROUP_AT] + group * upload[UP_GROUP_STEP];
+        __global uint *blocks[3] = {IMAGE_AT(upload, t), IMAGE_AT(own, 0), IMAGE_AT(its, t - 1 - group * each)};
+        for (int b = 0; b < 3; b++) blocks[b][IM_LOW] = low, blocks[b][IM_HIGH] = high;
     }
 }

@@ -19,26 +19,32 @@ static inline float4 box_of(__global const int *row) {
     return as_float4(vload4(0, row + DET_BOX));
 }
 
-/* Appends the objects of the upload's image, a tile, in pixels of the image that it is of. One group. */
+/* Appends objects [n, most, DET_WORDS] of the upload's images, tiles one after the other, in pixels of the image that they
+ * are of; counts [n, 4]. One group. */
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-tile_keep(__global int *found, __global const int *objects, __global const int *counts, __global const uint *upload) {
-    __global const uint *im = IMAGE_AT(upload, 0);
+tile_keep(__global int *found, __global const int *objects, __global const int *counts, __global const uint *upload,
+          int most) {
     const bool first = upload[UP_FLAGS] & UP_FIRST_TILE;
-    const int before = first ? 0 : found[TL_COUNT], lost = first ? 0 : found[TL_DROPPED];
-    const int all = counts[0], count = min(all, TL_CAPACITY - before);
-    const float x = (float)im[IM_CROP_X], y = (float)im[IM_CROP_Y];
+    const int images = (int)upload[UP_COUNT];
+    int before = first ? 0 : found[TL_COUNT], lost = first ? 0 : found[TL_DROPPED];
     SYNC();
-    for (int i = LANE; i < count; i += LANES) {
-        int8 o = vload8(i, objects);
-        const float4 b = box_of(objects + i * DET_WORDS) + (float4)(x, y, x, y);
-        o.s3456 = as_int4(b);
-        o.s7 = (int)upload[UP_TILE];
-        vstore8(o, 0, ROW(found, before + i));
+    for (int n = 0; n < images; n++, objects += most * DET_WORDS, counts += 4) {
+        __global const uint *im = IMAGE_AT(upload, n);
+        const int all = counts[0], count = min(all, TL_CAPACITY - before);
+        const float x = (float)im[IM_CROP_X], y = (float)im[IM_CROP_Y];
+        for (int i = LANE; i < count; i += LANES) {
+            int8 o = vload8(i, objects);
+            const float4 b = box_of(objects + i * DET_WORDS) + (float4)(x, y, x, y);
+            o.s3456 = as_int4(b);
+            o.s7 = (int)upload[UP_TILE] + n;
+            vstore8(o, 0, ROW(found, before + i));
+        }
+        before += count;
+        lost += counts[1] + all - count;
     }
-    if (LANE == 0) {
-        found[TL_COUNT] = before + count;
-        found[TL_DROPPED] = lost + counts[1] + all - count;
-    }
+    if (LANE) return;
+    found[TL_COUNT] = before;
+    found[TL_DROPPED] = lost;
 }
 
 /* Whether a detection ends at a border of its tile that is none of the image's. */

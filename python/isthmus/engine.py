@@ -224,7 +224,8 @@ class Engine:
         overlap: "auto", "on", "off": both networks at once, on large GPUs. resize_order: "auto", "horizontal",
             "vertical", "pillow_13".
         tiles: True, or parameters such as {"width": 640, "height": 640, "overlap": 128, "whole": 1}: images larger than a tile
-            are detected tile by tile; overlap in pixels (default: a fifth); whole: and as a whole.
+            are detected tile by tile; overlap in pixels (default: a fifth); whole: and as a whole;
+            batch: tiles at a time.
         window: how uint16 samples become 8 bits: "none": round(v / 257); "auto": from the 0.5th to the 99.5th percentile of
             each image, found on the device; "given": Image.window, round(v / 257) without. "auto" takes those too.
         stored_constants: take the detector's anchors from the checkpoint.

@@ -24,11 +24,14 @@ enum ist_upload_word {
     IST_UP_GRID = 6,         /* points of all crops' grids, for masks of everything; image blocks are those of crops */
     IST_UP_GRID_AT = 7,      /* their offset */
     IST_UP_CLEANERS = 8,     /* masks that there is memory for to be cleaned at a time */
-    IST_UP_TILE = 9,         /* which tile the image is; 0: none, or the whole image */
+    IST_UP_TILE = 9,         /* which tile the first image is, the others follow; 0: none, or the whole image */
     IST_UP_TILES = 10,       /* of an image in tiles: how many there are, the whole one first; image blocks are theirs */
     IST_UP_TILE_AT = 11,     /* where the upload of tile 1 begins */
     IST_UP_TILE_STEP = 12,   /* words from there to the next one's */
-    IST_UP_HEADER = 16,      /* words of the header; the rest of it is 0 */
+    IST_UP_GROUP = 13,       /* tiles but the whole image in groups of so many, */
+    IST_UP_GROUP_AT = 14,    /* the first of which has its upload here, */
+    IST_UP_GROUP_STEP = 15,  /* so many words before the next one's; with groups of 1 that of tile 1 */
+    IST_UP_HEADER = 16,      /* words of the header */
 
     IST_UP_RESET_TRACKS = 1, /* flag: forget all tracks before the first image of this batch */
     IST_UP_TRACK_HALF = 2,    /* flag: the tracks so far are the second half of the state. A batch leaves its own in the

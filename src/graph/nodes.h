@@ -727,8 +727,8 @@ typedef struct ist_grid_clean {
     int least, most, capacity;
 } ist_grid_clean;
 
-/* TILE_KEEP: appends the objects of a tile, the upload's image, to what was found (graph/tiled.h), in pixels of the image.
- * det of one image. */
+/* TILE_KEEP: appends the objects of the upload's images, tiles that follow each other, to what was found (graph/tiled.h), in
+ * pixels of the image that they are of. */
 typedef struct ist_tile_keep {
     const char *label;
     ist_tensor upload, found;

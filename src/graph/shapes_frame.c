@@ -193,7 +193,7 @@ ist_status ist_infer_grid_objects(void *node, ist_error *err) {
 
 ist_status ist_infer_tile_keep(void *node, ist_error *err) {
     const ist_tile_keep *q = node;
-    if (ist_has(q->found) && q->det.batch == 1) return IST_OK;
+    if (ist_has(q->found) && q->det.batch >= 1) return IST_OK;
     return ist_fail(err, IST_E_ARGUMENT, "%s: objects of %d tiles at a time", q->label, q->det.batch);
 }
 

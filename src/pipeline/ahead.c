@@ -21,7 +21,7 @@ bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
              (unsigned long long)sources.hash[0], (int)c->precision, c->input_size, c->batch, c->max_objects,
              (int)c->match, c->max_targets, (int)c->prompts, c->classes != NULL, c->segmenter_size, c->input_width,
              c->input_height, c->max_points, c->multimask, c->low_res, c->mask_prompts,
-             (int)c->resize_order, c->stored_constants, c->nms_iou > 0, (int)c->window, c->tiles != NULL);
+             (int)c->resize_order, c->stored_constants, c->nms_iou > 0, (int)c->window, c->tiles ? c->tiles->batch : 0);
     if (c->everything) {
         const ist_everything *v = c->everything;
         snprintf(everything, sizeof everything, "%d %d %g %g %g %g %d %g %d %d %d", v->points_per_side,

@@ -106,7 +106,7 @@ struct ist_engine {
     ist_plan *cleaning;     /* removes small regions from these, where that is asked for, */
     ist_plan *packing;      /* and this makes the packet */
     ist_plan *windows;      /* of tiles: the image's automatic window, or NULL; */
-    ist_plan *detection;    /* this looks at a tile, */
+    ist_plan *detection;    /* this looks at a group of tiles, */
     ist_plan *merging;      /* this brings together what was found in all, `plan` makes the packet */
     ist_tiles tiles;
     ist_everything everything;
@@ -213,7 +213,7 @@ ist_status ist_replay_within(ist_engine *engine, ist_plan *plan, const ist_slot 
 
 /* Room for the embeddings of so many tiles. */
 ist_status ist_tiles_reserve(ist_engine *engine, int tiles, ist_error *err);
-/* From an upload that is there to the packet: the detector tile by tile, what stays of all, the encoder on tiles that have
+/* From an upload that is there to the packet: the detector on all tiles, what stays of all, the encoder on tiles that have
  * something, the masks. */
 ist_status ist_tiles_enqueue(ist_engine *engine, ist_slot *slot, cl_mem pixels, ist_frame_scope scope, ist_error *err);
 

@@ -285,10 +285,11 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && config->trust && frames && !only_recorded(mode)) st = ist_trust_open(e, config->trust, &e->trust, err);
     if (!st && frames && !only_recorded(mode)) st = create_slots(e, err);
-    if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && config->batch * config->max_objects > 1)
-        ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", config->batch,
+    int batch = config->tiles ? config->tiles->batch : config->batch;
+    if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && batch * config->max_objects > 1)
+        ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", batch,
                          config->max_objects, ist_plural((size_t)config->max_objects, "object", "objects"),
-                         config->batch == 1         ? "fewer objects"
+                         batch == 1                 ? "fewer objects"
                          : config->max_objects == 1 ? "a smaller batch"
                                                     : "a smaller batch or fewer objects");
     char limit[80];

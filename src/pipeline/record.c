@@ -14,7 +14,8 @@ typedef struct frame {
     ist_tensor upload, pixels, packet, store, embedding, found, regions; /* of no size: external */
     const ist_everything *everything;
     const ist_grids *grids;
-    bool masks, kept, tiled;
+    int group; /* tiles that the detector takes at a time; 0: there are none */
+    bool masks, kept;
     bool few_apart; /* prompts of few places may be decoded by themselves */
 } frame;
 
@@ -196,7 +197,7 @@ static ist_tensor embeddings(const frame *f) {
 
 static void record_encoder(const frame *f) {
     ist_tensor content, into = embeddings(f);
-    if (!f->tiled) find_windows(f);
+    if (!f->group) find_windows(f);
     ist_graph_part(f->g);
     if (f->everything) {
         ist_found_none none = {.label = "nothing found", .found = f->found};
@@ -382,6 +383,7 @@ static void record_tile(const frame *f, const unsigned char *keep) {
     frame tile = *f;
     ist_config config = *f->config;
     ist_detected raw;
+    config.batch = f->group;
     config.max_objects = TILE_OBJECTS;
     config.nms_iou = 0, config.nms_agnostic = 0; /* once, over all tiles */
     tile.config = &config;
@@ -477,7 +479,7 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
                .c = c,
                .masks = e->has_masks,
                .kept = kept,
-               .tiled = e->tiles.width > 0};
+               .group = e->tiles.batch};
     /* Not in half on CPUs, which nobody gains by: PoCL 3.1 stores halves beyond the ends of tensors in the portable
      * variants of both ways together (guards tell; a GPU does not). */
     f.few_apart = !(e->config.precision == IST_PRECISION_FP16 && ist_device_is_cpu(e->device));

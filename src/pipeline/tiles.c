@@ -39,6 +39,8 @@ ist_status ist_tiles_of(const ist_tiles *t, int width, int height, ist_tile_layo
         return ist_fail(err, IST_E_LIMIT, "%d x %d pixels are %lld tiles of %d x %d with the whole, at most %d", width,
                         height, (long long)all, t->width, t->height, IST_TILES_MAX);
     l->tiles = (int)all;
+    l->each = t->batch;
+    l->groups = ist_div_up(l->tiles - 1, l->each);
     return IST_OK;
 }
 
@@ -50,11 +52,20 @@ void ist_tile_place(const ist_tile_layout *l, int i, int *x, int *y) {
     if (*y > bottom) *y = bottom;
 }
 
+/* Words of an upload of so many images without tables, so that another can follow. */
+static size_t upload_words(int images, size_t alignment) {
+    const size_t words = IST_UP_HEADER + (size_t)images * IST_IM_WORDS;
+    return ist_align_up(words * sizeof(uint32_t), alignment) / sizeof(uint32_t);
+}
+
 size_t ist_tiles_lay_out(ist_tile_layout *l, int det_width, int det_height, int side, size_t alignment, size_t at) {
     if (l->tiles > 1) {
         l->at = ist_align_up(at * sizeof(uint32_t), alignment) / sizeof(uint32_t);
-        l->step = ist_align_up((IST_UP_HEADER + IST_IM_WORDS) * sizeof(uint32_t), alignment) / sizeof(uint32_t);
+        l->step = upload_words(1, alignment);
         l->det_x = l->at + (size_t)(l->tiles - 1) * l->step;
+        l->group_at = l->each > 1 ? l->det_x : l->at;
+        l->group_step = upload_words(l->each, alignment);
+        if (l->each > 1) l->det_x += (size_t)l->groups * l->group_step;
         l->det_y = l->det_x + ist_resize_taps_words(l->width, det_width);
         at = l->det_y + ist_resize_taps_words(l->height, det_height);
         if (side) {
@@ -78,18 +89,41 @@ static void fill_tables(uint32_t *upload, const ist_tile_layout *l, int det_widt
     ist_resize_taps(l->height, h, upload + l->seg_y);
 }
 
+/* Block of tile i in an upload of its own or its group's, which begins at word `at`: block k there. */
+static void fill_own(uint32_t *upload, const ist_tile_layout *l, ist_frame_image block, size_t at, int k) {
+    block.det_x = (uint32_t)(l->det_x - at), block.det_y = (uint32_t)(l->det_y - at);
+    block.seg_x = l->seg_x ? (uint32_t)(l->seg_x - at) : 0;
+    block.seg_y = l->seg_x ? (uint32_t)(l->seg_y - at) : 0;
+    ist_upload_image(upload + at, k, &block);
+}
+
+static void fill_header(uint32_t *own, int first, int count, bool begins) {
+    memset(own, 0, IST_UP_HEADER * sizeof *own);
+    own[IST_UP_COUNT] = (uint32_t)count;
+    own[IST_UP_TILE] = (uint32_t)first;
+    if (begins) own[IST_UP_FLAGS] = IST_UP_FIRST_TILE;
+}
+
+int ist_tiles_group(const ist_tile_layout *l, int group, int *first) {
+    *first = 1 + group * l->each;
+    return l->tiles - *first < l->each ? l->tiles - *first : l->each;
+}
+
 void ist_tiles_fill(uint32_t *upload, const ist_tile_layout *l, const ist_frame_image *image, int det_width,
                     int det_height, ist_resize_order order, bool whole, bool tables) {
     upload[IST_UP_TILES] = (uint32_t)l->tiles;
     upload[IST_UP_TILE_AT] = (uint32_t)l->at;
     upload[IST_UP_TILE_STEP] = (uint32_t)l->step;
+    upload[IST_UP_GROUP] = (uint32_t)l->each;
+    upload[IST_UP_GROUP_AT] = (uint32_t)l->group_at;
+    upload[IST_UP_GROUP_STEP] = (uint32_t)l->group_step;
     if (whole || l->tiles == 1) upload[IST_UP_FLAGS] |= IST_UP_FIRST_TILE;
     if (l->tiles > 1 && tables) fill_tables(upload, l, det_width, det_height, image->seg_side);
     int w, h;
     ist_segmenter_size(image->seg_side ? image->seg_side : IST_SEGMENTER_SIDE, l->width, l->height, &w, &h);
     for (int i = 1; i < l->tiles; i++) {
         const size_t at = l->at + (size_t)(i - 1) * l->step;
-        uint32_t *own = upload + at;
+        const int group = (i - 1) / l->each;
         ist_frame_image block = *image;
         ist_tile_place(l, i, &block.crop_x, &block.crop_y);
         block.width = l->width, block.height = l->height;
@@ -99,14 +133,14 @@ void ist_tiles_fill(uint32_t *upload, const ist_tile_layout *l, const ist_frame_
         block.det_vertical = ist_resize_vertical_first(order, l->width, l->height, det_width, det_height);
         block.seg_vertical = l->seg_x && ist_resize_vertical_first(order, l->width, l->height, w, h);
         block.targets = 0;
-        block.det_x = (uint32_t)(l->det_x - at), block.det_y = (uint32_t)(l->det_y - at);
-        block.seg_x = l->seg_x ? (uint32_t)(l->seg_x - at) : 0;
-        block.seg_y = l->seg_x ? (uint32_t)(l->seg_y - at) : 0;
-        ist_upload_image(upload, i, &block);
-        memset(own, 0, IST_UP_HEADER * sizeof *own);
-        own[IST_UP_COUNT] = 1;
-        own[IST_UP_TILE] = (uint32_t)i;
-        if (i == 1 && !whole) own[IST_UP_FLAGS] = IST_UP_FIRST_TILE;
-        ist_upload_image(own, 0, &block);
+        fill_own(upload, l, block, 0, i);
+        fill_header(upload + at, i, 1, i == 1 && !whole);
+        fill_own(upload, l, block, at, 0);
+        if (l->each == 1) continue;
+        fill_own(upload, l, block, l->group_at + (size_t)group * l->group_step, i - 1 - group * l->each);
+    }
+    for (int g = 0; g < l->groups && l->each > 1; g++) {
+        int first, count = ist_tiles_group(l, g, &first);
+        fill_header(upload + l->group_at + (size_t)g * l->group_step, first, count, g == 0 && !whole);
     }
 }

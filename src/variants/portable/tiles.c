@@ -21,7 +21,8 @@ static void emit_keep(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_defines defines = ist_defines_of(p, "-DLANES=%d", (int)lanes);
     ist_launch keep = launch_of(q->label, defines.text, "tile_keep", lanes);
     (void)way;
-    LAUNCH_WITH(p, keep, IST_INOUT(q->found), IST_IN(q->det.objects), IST_IN(q->det.counts), IST_IN(q->upload));
+    LAUNCH_WITH(p, keep, IST_INOUT(q->found), IST_IN(q->det.objects), IST_IN(q->det.counts), IST_IN(q->upload),
+                IST_INT(q->det.max_objects));
 }
 
 const ist_family ist_portable_tile_keep = {.emit = emit_keep};
