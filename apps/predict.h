@@ -109,6 +109,9 @@ void predict_print_save(unsigned save, char *text, size_t size);
 /* Images go through the window that their file says, where it says one, unless --window says another. */
 void predict_use_file_windows(predict_options *o);
 
+/* What is added from now on is read for --window's values. */
+void predict_show_values(const predict_options *o, ist_sources *sources);
+
 /* The value of --window: 0, or the exit code when a mistake was named; as it is written there, or "off"; the window of
  * an image that was read from `path`, IST_E_INPUT where its file should say it and does not. */
 int predict_parse_window(const char *text, predict_options *o);

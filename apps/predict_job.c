@@ -96,6 +96,7 @@ int predict_list_sources(predict_job *job, int argc, char **argv) {
     for (int i = o->first_source; i < argc; i++)
         if (!*argv[i]) return cli_usage(o->command, "the name of image or folder %d is empty", i - o->first_source + 1);
     job->sources.turned = o->exif_orientation;
+    predict_show_values(o, &job->sources);
     ist_status status = add_sources(job, argc, argv, &err);
     if (!status)
         status = job->stream ? ist_sources_extend(&job->sources, &err) : ist_sources_finish(&job->sources, &err);

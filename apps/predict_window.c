@@ -40,6 +40,12 @@ void predict_choose_window(predict_job *job) {
     }
 }
 
+void predict_show_values(const predict_options *o, ist_sources *sources) {
+    const bool given = o->window == IST_WINDOW_GIVEN && !o->window_of_file;
+    sources->values[0] = given ? o->window_low : 0;
+    sources->values[1] = given ? o->window_high : 0;
+}
+
 void predict_print_window(const predict_options *o, char *text, size_t size) {
     if (o->window == IST_WINDOW_GIVEN && !o->window_of_file)
         snprintf(text, size, "%.9g:%.9g", o->window_low, o->window_high);
@@ -57,6 +63,9 @@ ist_status predict_set_window(const predict_options *o, const ist_bitmap *bitmap
         ist_bitmap_window(bitmap, o->window_low, o->window_high, window);
         image->window_low = window[0], image->window_high = window[1];
     }
-    if (!o->window_of_file || o->window_if_there || image->window_low < image->window_high) return IST_OK;
+    if (image->window_low < image->window_high || o->window == IST_WINDOW_AUTO) return IST_OK;
+    if (bitmap->needs_window)
+        return ist_fail(err, IST_E_INPUT, "%s: floating point samples want --window LOW:HIGH or auto", path);
+    if (!o->window_of_file || o->window_if_there) return IST_OK;
     return ist_fail(err, IST_E_INPUT, "%s: carries no window for --window dicom; give LOW:HIGH or auto", path);
 }

@@ -189,6 +189,14 @@ static void find_window(const ist_bitmap *image, int window[2]) {
     free(counts);
 }
 
+/* The run's --window LOW:HIGH; zeros: there was none. */
+static void given_values(const report *r, double values[2]) {
+    double low, high;
+    values[0] = values[1] = 0;
+    if (sscanf(option_of(r, "window"), "%30lf:%30lf", &low, &high) != 2) return;
+    if (low < high && low >= -IST_WINDOW_MAX && high <= IST_WINDOW_MAX) values[0] = low, values[1] = high;
+}
+
 /* What the run's --window made of an image. */
 static void choose_window(const report *r, const ist_bitmap *image, int window[2]) {
     const char *text = option_of(r, "window");
@@ -196,9 +204,9 @@ static void choose_window(const report *r, const ist_bitmap *image, int window[2
     if (ist_format_bytes(image->format) < 2) return;
     if (!strcmp(text, "dicom")) window[0] = image->window_low, window[1] = image->window_high;
     if (!strcmp(text, "auto")) find_window(image, window);
-    double low = 0, high = 0;
-    if (sscanf(text, "%30lf:%30lf", &low, &high) == 2 && low < high && low >= -IST_WINDOW_MAX && high <= IST_WINDOW_MAX)
-        ist_bitmap_window(image, low, high, window);
+    double values[2];
+    given_values(r, values);
+    if (values[0] < values[1]) ist_bitmap_window(image, values[0], values[1], window);
 }
 
 /* A picture that has the size that the run saw, small. */
@@ -213,6 +221,7 @@ static bool take(const report *r, const ist_bitmap *image, int width, int height
 static bool read_image(const report *r, const char *path, int width, int height, ist_thumbnail *t) {
     ist_sources sources = {.turned = !strcmp(option_of(r, "exif-orientation"), "on")};
     ist_bitmap image = {0};
+    given_values(r, sources.values);
     const char *mark = access(path, F_OK) ? strrchr(path, '#') : NULL;
     ist_text file = {0};
     struct stat st;

@@ -5,6 +5,7 @@
 #include "support/results.h"
 #include "support/tiff_pages.h"
 
+#include <math.h>
 #include <turbojpeg.h>
 
 enum { PAGES = 12 };
@@ -178,6 +179,32 @@ Test(cli_formats, dicom_goes_through_its_window) {
         const json_t *options = json_object_get(run, "options");
         cr_expect_str_eq(json_string_value(json_object_get(options ? options : run, "window")), want[i]);
         json_decref(run);
+    }
+    scratch_remove(&b.s);
+}
+
+/* Floats mean nothing without a window; with one the first object's mask score is what it makes of the first of them
+ * (the double of the engine has it so), and the picture of the report is seen through it. */
+Test(cli_formats, floats_want_a_window) {
+    static const struct {
+        const char *window;
+        int want;
+    } cases[] = {{"--window=-0.5:1.5", 96}, {"--window=auto", 64}, {"--window=0.2:0.25", 255}};
+    static float values[50 * 60];
+    bench b = make_bench(1);
+    if (!has_format(&b, "TIFF")) return;
+    for (int i = 0; i < 50 * 60; i++) values[i] = (float)(i % 101) / 100;
+    values[0] = 0.25f, values[1] = NAN;
+    write_tiff_floats(scratch_path(&b.s, "in/00-a.tif"), 50, 60, values);
+    expect(PREDICT(&b, NULL), 7, "00-a.tif: floating point samples want --window LOW:HIGH or auto");
+    expect(PREDICT(&b, "--window=dicom", NULL), 7, "00-a.tif: floating point samples want --window LOW:HIGH or auto");
+    for (int i = 0; i < 3; i++) {
+        expect(PREDICT(&b, cases[i].window, "--save", "ndjson", NULL), 0, "2 images, 0 failed");
+        json_t *lines = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+        const json_t *object = json_array_get(json_object_get(json_array_get(lines, 0), "objects"), 0);
+        double score = 255 * json_number_value(json_object_get(object, "mask_score"));
+        cr_expect(fabs(score - cases[i].want) < 0.6, "%s: %g, not %d", cases[i].window, score, cases[i].want);
+        json_decref(lines);
     }
     scratch_remove(&b.s);
 }

@@ -120,7 +120,7 @@ Test(cli_live_window, dicom, .timeout = 120) {
     static const uint16_t pixels[64] = {2000};
     bench b = make_bench(1);
     spawned version = spawn_run(&b.s, NULL, (const char *const[]){PROGRAM, "--version", NULL});
-    bool there = strstr(version.out, "DICOM") != NULL;
+    bool there = !strstr(version.out, "DICOM no");
     spawn_free(&version);
     dicom_file *f = calloc(1, sizeof *f);
     dicom_begin(f, "1");

@@ -5,6 +5,7 @@
 #include "scratch.h"
 #include "support/tiff_pages.h"
 
+#include <math.h>
 #include <tiffio.h>
 
 enum { W = 37, H = 29 };
@@ -153,6 +154,115 @@ Test(io_tiff, pages_of_all_kinds) {
         }
         ist_frames_close(&f);
     }
+    scratch_remove(&s);
+}
+
+/* ---- values that are no whole numbers from zero on ---- */
+
+/* A row of samples of a SAMPLEFORMAT. */
+static void write_values(const char *path, int width, int samples, int bits, int format, int photometric,
+                         int compression, const void *values) {
+    TIFF *tiff = TIFFOpen(path, "w");
+    TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, width);
+    TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1);
+    TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, bits);
+    TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, samples);
+    TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, format);
+    TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, photometric);
+    TIFFSetField(tiff, TIFFTAG_COMPRESSION, compression);
+    tmsize_t count = (tmsize_t)width * samples * bits / 8;
+    cr_assert_eq(TIFFWriteEncodedStrip(tiff, 0, (void *)(uintptr_t)values, count), count);
+    TIFFClose(tiff);
+}
+
+/* Read for the window of `values`, or (NULL) none. */
+static ist_status read_values(const char *path, const double *values, ist_bitmap *b, ist_error *err) {
+    ist_sources sources = {0};
+    if (values) sources.values[0] = values[0], sources.values[1] = values[1];
+    IST_TRY(ist_sources_add(&sources, path, false, NULL, err));
+    cr_assert_eq(sources.count, 1);
+    ist_status status = ist_source_read(&sources.items[0], 1 << 20, b, err);
+    ist_sources_free(&sources);
+    return status;
+}
+
+/* A window's bounds are 0 and 65535, all between them is where a window of real numbers would have it. */
+Test(io_tiff, floats_for_a_window) {
+    static const float values[8] = {-0.25f, 0, 0.5f, 0.3f, 1, 2e30f, NAN, -INFINITY};
+    static const double window[2] = {0, 0.75};
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "floats.tif");
+    const int compressions[2] = {COMPRESSION_NONE, COMPRESSION_ADOBE_DEFLATE};
+    for (int i = 0; i < 2; i++) {
+        ist_bitmap b;
+        ist_error err = {0};
+        int made[2];
+        write_values(path, 8, 1, 32, SAMPLEFORMAT_IEEEFP, PHOTOMETRIC_MINISBLACK, compressions[i], values);
+        cr_assert_eq(read_values(path, window, &b, &err), IST_OK, "%s", err.text);
+        cr_assert(b.format == IST_GRAY16 && b.stride == 16 && b.needs_window);
+        ist_bitmap_window(&b, 0, 0.75, made);
+        cr_expect(made[0] == 0 && made[1] == 65535);
+        const uint16_t *p = b.pixels, want[8] = {0, 0, 43690, 26214, 65535, 65535, 0, 0};
+        for (int k = 0; k < 8; k++) cr_expect_eq(p[k], want[k], "%g is %d, not %d", (double)values[k], p[k], want[k]);
+        ist_bitmap_free(&b);
+    }
+    scratch_remove(&s);
+}
+
+/* Without one: the range of the values, where a few are far away not theirs; colours alike. */
+Test(io_tiff, floats_as_far_as_they_go) {
+    enum { N = 3000 };
+    static float values[N];
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "floats.tif");
+    ist_bitmap b;
+    ist_error err = {0};
+    int window[2];
+    for (int i = 0; i < N; i++) values[i] = -3 + (float)i / 1000;
+    for (int wild = 0; wild < 2; wild++) {
+        if (wild) values[1] = -1e30f, values[2] = 7e20f, values[3] = NAN, values[4] = INFINITY;
+        write_values(path, N / 3, 3, 32, SAMPLEFORMAT_IEEEFP, PHOTOMETRIC_RGB, COMPRESSION_LZW, values);
+        cr_assert_eq(read_values(path, NULL, &b, &err), IST_OK, "%s", err.text);
+        cr_assert(b.format == IST_RGB16 && b.width == N / 3);
+        const double low = b.value_zero, high = low + 65535 * b.value_step;
+        if (wild) cr_expect(low < -12 && low > -16 && high > 10 && high < 14, "%g to %g", low, high);
+        if (!wild)
+            cr_expect(low == (double)values[0] && fabs(high - (double)values[N - 1]) < 1e-6, "%g, %g", low, high);
+        for (int i = 5; i < N; i++) {
+            const double v = low + b.value_step * ((const uint16_t *)b.pixels)[i];
+            cr_assert_float_eq(v, (double)values[i], 0.51 * b.value_step, "%g is %g", (double)values[i], v);
+        }
+        ist_bitmap_window(&b, -2, -1, window);
+        cr_expect(fabs(low + b.value_step * window[0] + 2) <= b.value_step && window[0] < window[1]);
+        ist_bitmap_free(&b);
+    }
+    for (int i = 0; i < N; i++) values[i] = i % 2 ? NAN : INFINITY;
+    write_values(path, N, 1, 32, SAMPLEFORMAT_IEEEFP, PHOTOMETRIC_MINISBLACK, COMPRESSION_NONE, values);
+    cr_expect_eq(read_values(path, NULL, &b, &err), IST_E_INPUT);
+    cr_expect(strstr(err.text, "none of its samples is a number"), "%s", err.text);
+    for (int i = 0; i < N; i++) values[i] = 5;
+    write_values(path, N, 1, 32, SAMPLEFORMAT_IEEEFP, PHOTOMETRIC_MINISBLACK, COMPRESSION_NONE, values);
+    cr_assert_eq(read_values(path, NULL, &b, &err), IST_OK);
+    cr_expect(((uint16_t *)b.pixels)[7] == 0 && b.value_zero == 5);
+    ist_bitmap_free(&b);
+    scratch_remove(&s);
+}
+
+Test(io_tiff, values_with_a_sign) {
+    static const int16_t values[5] = {-32768, -1, 0, 40, 32767};
+    scratch s = scratch_make();
+    const char *path = scratch_path(&s, "sign.tif");
+    ist_bitmap b;
+    ist_error err = {0};
+    int window[2];
+    write_values(path, 5, 1, 16, SAMPLEFORMAT_INT, PHOTOMETRIC_MINISBLACK, COMPRESSION_NONE, values);
+    cr_assert_eq(read_values(path, NULL, &b, &err), IST_OK, "%s", err.text);
+    cr_assert(b.format == IST_GRAY16 && !b.needs_window);
+    for (int i = 0; i < 5; i++) cr_expect_eq(((uint16_t *)b.pixels)[i], values[i] + 32768);
+    ist_bitmap_window(&b, -160, 240, window);
+    cr_expect(window[0] == 32608 && window[1] == 33008);
+    ist_bitmap_free(&b);
     scratch_remove(&s);
 }
 

@@ -1,6 +1,7 @@
 /* See frames.h. */
 #include "io/frames.h"
 
+#include "io/image_float.h"
 #include "io/image_format.h"
 
 #include "base/mem.h"
@@ -14,6 +15,7 @@ struct ist_frames {
     void *state;
     size_t count;
     ist_image_size largest;
+    double values[2];
 };
 
 /* Takes the source over. */
@@ -67,6 +69,10 @@ ist_image_size ist_frames_size(const ist_frames *frames) {
     return size;
 }
 
+void ist_frames_show(ist_frames *frames, const double values[2]) {
+    frames->values[0] = values[0], frames->values[1] = values[1];
+}
+
 bool ist_frames_have_windows(const ist_frames *frames) {
     return frames->container->has_windows;
 }
@@ -77,6 +83,7 @@ ist_status ist_frames_read(ist_frames *frames, size_t frame, ist_bitmap *out, is
         return ist_fail(err, IST_E_INPUT, "%s: has %zu frames now, number %zu is gone", frames->name, frames->count,
                         frame + 1);
     ist_status status = frames->container->read(frames->state, frame, out, err);
+    if (!status) status = ist_bitmap_narrow(out, frames->values, frames->name, err);
     if (status) ist_bitmap_free(out);
     return status;
 }

@@ -22,6 +22,10 @@ size_t ist_frames_count(const ist_frames *frames);
 /* What the largest frame takes; `passing` counts a file in memory. */
 ist_image_size ist_frames_size(const ist_frames *frames);
 
+/* Frames of floating point samples are read for a window of these values, as ist_bitmap_narrow takes them; before the
+ * first call, and with both equal, for one that is not known. */
+void ist_frames_show(ist_frames *frames, const double values[2]);
+
 /* Decodes frame 0 .. count - 1 into a bitmap of the caller's; one call at a time. In order is fastest. */
 ist_status ist_frames_read(ist_frames *frames, size_t frame, ist_bitmap *out, ist_error *err);
 

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ typedef struct ist_bitmap {
     int orientation;               /* as in EXIF, 1 to 8; 0: the file says none */
     int window_low, window_high;   /* of 16-bit samples, what the file says becomes black and white; both 0: nothing */
     double value_zero, value_step; /* sample s stands for the value zero + step * s of whoever made it; step 0: for s */
+    bool needs_window;             /* black and white follow from nothing else: floating point samples */
 } ist_bitmap;
 
 /* The samples that become black and white where the values `low` to `high` do, low below high. */

@@ -37,7 +37,8 @@ static ist_status append(ist_sources *sources, char *path, char *name, ist_error
         free(name);
         return ist_fail(err, IST_E_MEMORY, "out of memory for %zu file names", sources->count + 1);
     }
-    sources->items[sources->count++] = (ist_source){.path = path, .name = name, .turned = sources->turned};
+    sources->items[sources->count++] = (ist_source){
+        .path = path, .name = name, .turned = sources->turned, .values = {sources->values[0], sources->values[1]}};
     return IST_OK;
 }
 
@@ -294,12 +295,17 @@ static ist_status finish_reading(const ist_source *source, ist_status status, is
     return fail_frame(source, status, err);
 }
 
+static ist_status read_frame(ist_frames *frames, const ist_source *source, ist_bitmap *out, ist_error *err) {
+    ist_frames_show(frames, source->values);
+    return ist_frames_read(frames, source->frame, out, err);
+}
+
 ist_status ist_source_read(const ist_source *source, size_t max_pixels, ist_bitmap *out, ist_error *err) {
     ist_frames *frames = NULL;
     *out = (ist_bitmap){0};
     if (!source->file) return finish_reading(source, read_plain(source, max_pixels, out, err), out, err);
     ist_status status = open_file(source->file, max_pixels, &frames, err);
-    if (!status) status = ist_frames_read(frames, source->frame, out, err);
+    if (!status) status = read_frame(frames, source, out, err);
     ist_frames_close(&frames);
     return finish_reading(source, status, out, err);
 }
@@ -310,7 +316,7 @@ ist_status ist_source_read_next(const ist_source *source, const ist_source *next
     if (!file) return ist_source_read(source, max_pixels, out, err);
     *out = (ist_bitmap){0};
     ist_status status = file->open ? IST_OK : open_file(file, max_pixels, &file->open, err);
-    if (!status) status = ist_frames_read(file->open, source->frame, out, err);
+    if (!status) status = read_frame(file->open, source, out, err);
     if (!next || next->file != file) ist_frames_close(&file->open);
     return finish_reading(source, status, out, err);
 }

@@ -15,7 +15,9 @@
 #include <stdint.h>
 
 /* Of folders; for sentences. */
-#define IST_IMAGE_EXTENSIONS ".png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam, .avi, .mp4, .m4v, .mov, .mkv, .webm"
+#define IST_IMAGE_EXTENSIONS                                                                                           \
+    ".png, .jpg, .jpeg, .dcm, .tif, .tiff, .webp, .bmp, .pbm, .pgm, .ppm, .pnm, .pam, .avi, .mp4, .m4v, .mov, .mkv, "  \
+    ".webm"
 
 /* A file of a container format (frames.h), shared by the images that it gives. */
 typedef struct ist_source_file {
@@ -31,19 +33,20 @@ typedef struct ist_source_file {
 } ist_source_file;
 
 typedef struct ist_source {
-    char *path;    /* what to open: the argument, or argument/relative name. Of several frames "scan.tif#3", from 1 */
-    char *name;    /* images.json's file_name: relative to the folder given, or the last part of a file given;
-                    * the path when that was taken */
-    char *stem;    /* outputs are masks/STEM.png ...: the name without extension; when an earlier image has that stem,
-                    * with extension, and when that is taken too, with "-2", "-3" ... Of several frames each has
-                    * ".0003" (or more digits, as many as the last one needs) behind that */
-    int64_t id;    /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
-                    * else the position from 1 */
-    int sequence;  /* images of one folder belong to one sequence; counts up */
-    bool turned;   /* as in ist_sources */
-    bool streamed; /* it is no file: */
-    void *bytes;   /* what would be in it, owned; NULL: not any more, or more than is taken, */
-    size_t size;   /* of so many bytes */
+    char *path;   /* what to open: the argument, or argument/relative name. Of several frames "scan.tif#3", from 1 */
+    char *name;   /* images.json's file_name: relative to the folder given, or the last part of a file given;
+                   * the path when that was taken */
+    char *stem;   /* outputs are masks/STEM.png ...: the name without extension; when an earlier image has that stem,
+                   * with extension, and when that is taken too, with "-2", "-3" ... Of several frames each has
+                   * ".0003" (or more digits, as many as the last one needs) behind that */
+    int64_t id;   /* COCO image_id: the number that the name is, when all names are different numbers (as in COCO);
+                   * else the position from 1 */
+    int sequence; /* images of one folder belong to one sequence; counts up */
+    bool turned;  /* as in ist_sources, */
+    double values[2];      /* these too */
+    bool streamed;         /* it is no file: */
+    void *bytes;           /* what would be in it, owned; NULL: not any more, or more than is taken, */
+    size_t size;           /* of so many bytes */
     ist_source_file *file; /* NULL: it is no container; else bytes are this one's; */
     size_t frame, frames;  /* the image is this of its frames, from 0, of so many */
 } ist_source;
@@ -51,7 +54,8 @@ typedef struct ist_source {
 typedef struct ist_sources {
     ist_source *items;
     size_t count, capacity;
-    bool turned; /* what is added from now on is turned as its EXIF orientation says, when it is read */
+    bool turned;      /* what is added from now on is turned as its EXIF orientation says, when it is read; */
+    double values[2]; /* of it floating point samples are read for a window of these values (ist_frames_show) */
     struct ist_sources_growth *growth; /* while the list grows: what ist_sources_extend knows */
 } ist_sources;
 

@@ -1,5 +1,5 @@
-/* A TIFF of several pages without libtiff: gray of 8 bits, stored as it is, each page a little wider than the one
- * before. */
+/* TIFFs without libtiff, gray, stored as they are: several pages of 8 bits, each a little wider than the one before;
+ * one of floats. */
 #ifndef TIFF_PAGES_H
 #define TIFF_PAGES_H
 
@@ -37,6 +37,27 @@ static inline void write_tiff_pages(const char *path, int pages, int width, int 
         p = file + next;
     }
     scratch_write(path, file, count);
+    free(file);
+}
+
+static inline void write_tiff_floats(const char *path, int width, int height, const float *values) {
+    enum { ENTRIES = 9, DIRECTORY = 2 + 12 * ENTRIES + 4, AT = 8 + DIRECTORY };
+    uint32_t w = (uint32_t)width, h = (uint32_t)height, bytes = 4 * w * h;
+    const uint32_t entries[ENTRIES][2] = {{256, w},  {257, h}, {258, 32},    {259, 1}, {262, 1},
+                                          {273, AT}, {278, h}, {279, bytes}, {339, 3}};
+    uint8_t *file = calloc(AT + bytes, 1);
+    cr_assert_not_null(file);
+    memcpy(file, "II*\0\10\0\0", 8);
+    tiff_put(file + 8, ENTRIES, 2);
+    for (int k = 0; k < ENTRIES; k++) {
+        uint8_t *e = file + 10 + 12 * k;
+        tiff_put(e, entries[k][0], 2);
+        tiff_put(e + 2, k == 8 ? 3 : 4, 2);
+        tiff_put(e + 4, 1, 4);
+        tiff_put(e + 8, entries[k][1], 4);
+    }
+    memcpy(file + AT, values, bytes);
+    scratch_write(path, file, AT + bytes);
     free(file);
 }
 

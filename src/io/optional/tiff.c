@@ -1,10 +1,12 @@
-/* TIFF in through libtiff, page by page: gray, RGB, palette and CMYK, 1 to 8, 12 and 16 bits, with alpha, in strips or
- * tiles, samples together or apart, any coding that libtiff has. Samples of less than 8 bits become 8 and those of 12
- * become 16, scaled; the other way round (white is 0) is turned.
+/* TIFF in through libtiff, page by page: gray, RGB, palette and CMYK, 1 to 8, 12 and 16 bits, with alpha, gray and RGB
+ * of 32-bit floats, gray of 16 bits with a sign, in strips or tiles, samples together or apart, any coding that libtiff
+ * has. Samples of less than 8 bits become 8 and those of 12 become 16, scaled; those with a sign are moved up; the
+ * other way round (white is 0) is turned. Floats stay what they are: frames.c makes samples of them.
  *
  * Reduced copies and masks of a page (NewSubfileType) are no pages. Nothing of the file is in memory but the strip or
  * tile that is decoded. What libtiff complains of while it decodes is damage. */
 #include "io/image_cmyk.h"
+#include "io/image_float.h"
 #include "io/image_format.h"
 
 #include "base/mem.h"
@@ -34,7 +36,7 @@ typedef struct tiff_page {
     uint32_t width, height;
     unsigned bits, samples, channels; /* stored per pixel; of the bitmap */
     uint16_t photometric;
-    bool apart, tiled, inverted;
+    bool apart, tiled, inverted, has_sign;
     uint32_t block_width, block_height; /* of a tile, or of a strip */
     size_t block_bytes;
     ist_pixel_format format;
@@ -138,13 +140,16 @@ static ist_status describe(tiff_file *t, tiff_page *p, ist_error *err) {
                           p->photometric == PHOTOMETRIC_YCBCR
                       ? channels_of(p)
                       : 0;
-    if (!p->channels || !(deep || flat) || kind != SAMPLEFORMAT_UINT) return refuse(t, p, kind, err);
+    bool real = kind == SAMPLEFORMAT_IEEEFP && p->bits == 32 && (p->samples == 1 || p->samples == 3) && !p->inverted;
+    p->has_sign = kind == SAMPLEFORMAT_INT && p->bits == 16 && p->samples == 1 && !p->inverted;
+    bool whole = (deep || flat) && (kind == SAMPLEFORMAT_UINT || p->has_sign);
+    if (!p->channels || !(whole || real)) return refuse(t, p, kind, err);
     if (p->photometric == PHOTOMETRIC_PALETTE) {
         if (!TIFFGetField(t->tiff, TIFFTAG_COLORMAP, &palette[0], &palette[1], &palette[2]))
             return ist_fail(err, IST_E_INPUT, "%s: damaged TIFF: a page has no palette", t->name);
         for (int c = 0; c < 3; c++) p->palette[c] = palette[c];
     }
-    p->format = (ist_pixel_format)((p->bits > 8 ? 2 : 1) << 4 | (int)p->channels);
+    p->format = (ist_pixel_format)((real ? IST_FLOAT_BYTES : p->bits > 8 ? 2 : 1) << 4 | (int)p->channels);
     p->apart = p->samples > 1 && field(t, TIFFTAG_PLANARCONFIG) == PLANARCONFIG_SEPARATE;
     p->tiled = TIFFIsTiled(t->tiff);
     return IST_OK;
@@ -182,6 +187,7 @@ static void measure_page(const tiff_file *t, const tiff_page *p, ist_image_size 
     ist_image_size_set(&s, p->width, p->height, p->channels * (p->bits > 8 ? 2u : 1u), t->max_pixels);
     size_t coded = 2 * p->block_bytes;
     s.passing = p->block_bytes + (t->source->size < coded ? (size_t)t->source->size : coded);
+    if (ist_format_bytes(p->format) == IST_FLOAT_BYTES) s.passing += s.decoded; /* before they are narrowed */
     if (s.pixels > largest->pixels) largest->pixels = s.pixels;
     if (s.decoded > largest->decoded) largest->decoded = s.decoded;
     if (s.pixels && s.passing > largest->passing) largest->passing = s.passing;
@@ -268,9 +274,15 @@ static void unpack(const tiff_page *p, const uint8_t *from, size_t many, unsigne
         }
         for (unsigned c = 0; c < samples; c++) {
             unsigned channel = p->apart ? plane : c;
+            if (p->bits == 32) {
+                memcpy(to + IST_FLOAT_BYTES * (x * p->channels + channel), from + IST_FLOAT_BYTES * (x * samples + c),
+                       IST_FLOAT_BYTES);
+                continue;
+            }
             unsigned value = widened(sample_at(from, x * samples + c, p->bits), p->bits);
             size_t at = x * p->channels + channel;
             if (p->inverted && channel == 0) value = full - value;
+            if (p->has_sign) value ^= 0x8000;
             if (p->bits <= 8)
                 to[at] = (uint8_t)value;
             else
@@ -333,6 +345,7 @@ static ist_status read_tiff(void *state, size_t frame, ist_bitmap *out, ist_erro
         ist_bitmap_free(out);
         return status;
     }
+    if (page.has_sign) out->value_zero = INT16_MIN, out->value_step = 1;
     unsigned orientation = field(t, TIFFTAG_ORIENTATION);
     out->orientation = orientation <= 8 ? (int)orientation : 0;
     return IST_OK;
