@@ -1,6 +1,8 @@
 /* See byte_source.h. */
 #include "io/byte_source.h"
 
+#include "io/inflated.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -29,6 +31,7 @@ ist_byte_source ist_byte_source_of(const void *bytes, size_t count) {
 size_t ist_byte_source_read(const ist_byte_source *source, uint64_t at, void *to, size_t count) {
     if (at >= source->size) return 0;
     if (count > source->size - at) count = (size_t)(source->size - at);
+    if (source->inflated) return ist_inflated_read(source->inflated, at, to, count);
     if (source->fd < 0) {
         memcpy(to, source->bytes + at, count);
         return count;
@@ -45,5 +48,6 @@ size_t ist_byte_source_read(const ist_byte_source *source, uint64_t at, void *to
 
 void ist_byte_source_close(ist_byte_source *source) {
     if (source->fd >= 0) close(source->fd);
+    ist_inflated_free(source->inflated);
     *source = (ist_byte_source){.fd = -1};
 }

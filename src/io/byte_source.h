@@ -1,4 +1,4 @@
-/* Bytes that are read where they are wanted: a file, or one that is in memory. */
+/* Bytes that are read where they are wanted: a file, one that is in memory, or one that is inflated (inflated.h). */
 #ifndef IST_IO_BYTE_SOURCE_H
 #define IST_IO_BYTE_SOURCE_H
 
@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 typedef struct ist_byte_source {
-    int fd;               /* owned; -1: the bytes are in memory, */
-    const uint8_t *bytes; /* the caller's */
+    int fd;                        /* owned; -1: the bytes are in memory, */
+    const uint8_t *bytes;          /* the caller's; */
+    struct ist_inflated *inflated; /* or NULL: owned */
     uint64_t size;
 } ist_byte_source;
 

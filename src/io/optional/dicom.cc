@@ -1,8 +1,8 @@
 // DICOM in through DCMTK, frame by frame: MONOCHROME1 and 2, PALETTE COLOR, RGB and YBR_FULL, 8 and 16 bits allocated,
-// stored as they are or with JPEG, JPEG-LS or RLE. Gray of more than 8 bits comes as the samples that are stored, those
-// with a sign moved up by half of their range and MONOCHROME1 turned over, with the window that makes black and white
-// of them in the same values: the file's first (behind its rescale slope and intercept), else the range of the bits
-// stored.
+// stored as they are or with JPEG, JPEG-LS or RLE, in files that may be deflated. Gray of more than 8 bits comes as the
+// samples that are stored, those with a sign moved up by half of their range and MONOCHROME1 turned over, with the
+// window that makes black and white of them in the same values: the file's first (behind its rescale slope and
+// intercept), else the range of the bits stored.
 //
 // Only the header is in memory, and frames are read where they lie. DCMTK reads through a stream of ours, which ends
 // where a hostile header would have it nest too deep or grow too long.
@@ -18,6 +18,7 @@
 
 extern "C" {
 #include "io/image_format.h"
+#include "io/inflated.h"
 }
 
 #include <dcmtk/config/osconfig.h>
@@ -31,7 +32,7 @@ namespace {
 
 constexpr uint64_t MOST_HEADER = 16 << 20;  // bytes; DCMTK takes some twenty times as much for them
 constexpr ptrdiff_t MOST_STACK = 256 << 10; // some 300 sequences within each other; files have four
-constexpr int WINDOW_MOST = 1000000;
+constexpr uint64_t MOST_INFLATED = 1 << 30; // bytes, as files may have
 
 // The bytes as DCMTK takes them. While the header is read (`base` is set) reading has its limits.
 class Bytes : public DcmProducer {
@@ -67,6 +68,15 @@ class Bytes : public DcmProducer {
         if (count >= 0 && static_cast<uint64_t>(count) <= at_) at_ -= static_cast<uint64_t>(count);
     }
 
+    const ist_byte_source *source() const { return source_; }
+
+    // From here on the bytes are deflated: `whole` becomes what there is.
+    ist_status inflate(const char *name, ist_byte_source &whole, ist_error *err) {
+        IST_TRY(ist_inflated_open(source_, at_, MOST_INFLATED, name, &whole, err));
+        source_ = &whole;
+        return IST_OK;
+    }
+
   private:
     const ist_byte_source *source_;
     uint64_t at_, left_ = MOST_HEADER;
@@ -74,25 +84,26 @@ class Bytes : public DcmProducer {
     OFCondition status_ = EC_Normal;
 };
 
+struct Dicom;
+
 class Stream : public DcmInputStream {
   public:
-    Stream(const ist_byte_source *source, uint64_t at, const char *base)
-        : DcmInputStream(&bytes_), source_(source), begin_(at), bytes_(source, at, base) {}
+    Stream(const ist_byte_source *source, uint64_t at, const char *base, Dicom *loaded)
+        : DcmInputStream(&bytes_), begin_(at), bytes_(source, at, base), loaded_(loaded) {}
     DcmInputStreamFactory *newFactory() const override;
-    // What a deflated file inflates to has no limit.
-    OFCondition installCompressionFilter(E_StreamCompression) override { return EC_UnsupportedEncoding; }
+    OFCondition installCompressionFilter(E_StreamCompression) override;
 
   private:
-    const ist_byte_source *source_;
     uint64_t begin_;
     Bytes bytes_;
+    Dicom *loaded_; // whose file this reads for the first time, or nullptr
 };
 
 // Where an element lies that is read later.
 class Place : public DcmInputStreamFactory {
   public:
     Place(const ist_byte_source *source, uint64_t at) : source_(source), at_(at) {}
-    DcmInputStream *create() const override { return new Stream(source_, at_, nullptr); }
+    DcmInputStream *create() const override { return new Stream(source_, at_, nullptr, nullptr); }
     DcmInputStreamFactory *clone() const override { return new Place(*this); }
     DcmInputStreamFactoryType ident() const override { return DFT_DcmInputTempFileStreamFactory; }
 
@@ -102,11 +113,13 @@ class Place : public DcmInputStreamFactory {
 };
 
 DcmInputStreamFactory *Stream::newFactory() const {
-    return new Place(source_, begin_ + static_cast<uint64_t>(tell()));
+    return new Place(bytes_.source(), begin_ + static_cast<uint64_t>(tell()));
 }
 
 struct Dicom {
     const ist_byte_source *source;
+    ist_byte_source whole{-1, nullptr, nullptr, 0}; // of a deflated file
+    ist_error failure{};                            // of inflating it
     const char *name;
     size_t max_pixels;
     DcmFileFormat file;
@@ -119,13 +132,20 @@ struct Dicom {
     int palette_first = 0;
     Uint32 fragment = 0; // where `next` begins
     size_t next = 0;
-    int window_low = 0, window_high = 0;
+    ist_bitmap values{}; // what samples stand for, and the window
 
+    ~Dicom() { ist_byte_source_close(&whole); }
     DcmDataset *data() { return file.getDataset(); }
     bool gray() const { return photometric == "MONOCHROME1" || photometric == "MONOCHROME2"; }
     bool deep() const { return gray() && (stored > 8 || allocated > 8); }
     ist_pixel_format format() const { return !gray() ? IST_RGB8 : deep() ? IST_GRAY16 : IST_GRAY8; }
 };
+
+// DCMTK has read the meta header, which says that the rest is deflated.
+OFCondition Stream::installCompressionFilter(E_StreamCompression) {
+    return loaded_ && !bytes_.inflate(loaded_->name, loaded_->whole, &loaded_->failure) ? EC_Normal
+                                                                                        : EC_UnsupportedEncoding;
+}
 
 // DCMTK's decoders and its log are the process's; this is done once.
 bool prepare_dcmtk() {
@@ -139,31 +159,27 @@ ist_status damaged(const Dicom &d, const char *what, ist_error *err) {
     return ist_fail(err, IST_E_INPUT, "%s: damaged DICOM: %s", d.name, what);
 }
 
-int clamped(double v) {
-    return static_cast<int>(std::floor(std::min<double>(WINDOW_MOST, std::max<double>(-WINDOW_MOST, v)) + 0.5));
-}
-
-// PS3.3, C.11.2.1.2: what becomes black and white, from centre and width, in values of our samples.
+// PS3.3, C.11.1.1.2 and C.11.2.1.2: the values that samples stand for, behind rescale slope and intercept, and which of
+// them become black and white, from centre and width.
 void find_window(Dicom &d) {
     Float64 center = 0, width = 0, slope = 1, intercept = 0;
-    int most = (1 << d.stored) - 1;
-    d.window_low = 0, d.window_high = most;
+    const int most = (1 << d.stored) - 1;
     bool given = d.data()->findAndGetFloat64(DCM_WindowCenter, center, 0, OFTrue).good() &&
                  d.data()->findAndGetFloat64(DCM_WindowWidth, width, 0, OFTrue).good();
     if (d.data()->findAndGetFloat64(DCM_RescaleSlope, slope, 0, OFTrue).bad()) slope = 1; // it was set all the same
     if (d.data()->findAndGetFloat64(DCM_RescaleIntercept, intercept, 0, OFTrue).bad()) intercept = 0;
-    if (!given || !(width >= 1) || !std::isfinite(center) || !std::isfinite(width)) return;
-    if (!std::isfinite(slope) || !std::isfinite(intercept) || !(slope > 0)) return;
-    double up = d.with_sign ? std::ldexp(1, d.stored - 1) : 0;
-    double low = (center - 0.5 - (width - 1) / 2 - intercept) / slope + up, high = low + (width - 1) / slope;
-    if (d.photometric == "MONOCHROME1") {
-        double turned = most - high;
-        high = most - low;
-        low = turned;
-    }
-    d.window_low = clamped(low);
-    d.window_high = std::max(clamped(high), d.window_low + 1);
-    if (!d.window_low && !d.window_high) d.window_high = 1;
+    bool scaled = std::isfinite(slope) && std::isfinite(intercept) && slope > 0;
+    if (!scaled) slope = 1, intercept = 0;
+    double least = intercept - slope * (d.with_sign ? std::ldexp(1, d.stored - 1) : 0);
+    bool turned = d.photometric == "MONOCHROME1";
+    d.values.value_zero = turned ? least + slope * most : least;
+    d.values.value_step = turned ? -slope : slope;
+    d.values.window_low = 0, d.values.window_high = most;
+    if (!given || !scaled || !(width >= 1) || !std::isfinite(center) || !std::isfinite(width)) return;
+    int window[2];
+    double low = center - 0.5 - (width - 1) / 2;
+    ist_bitmap_window(&d.values, low, low + width - 1, window);
+    d.values.window_low = window[0], d.values.window_high = window[1];
 }
 
 bool read_palette(Dicom &d) {
@@ -249,10 +265,12 @@ ist_status check_frames(Dicom &d, ist_error *err) {
 
 ist_status load(Dicom &d, ist_error *err) {
     const char base = 0;
-    Stream stream(d.source, 0, &base);
+    Stream stream(d.source, 0, &base, &d);
     d.file.transferInit();
     OFCondition condition = d.file.read(stream, EXS_Unknown, EGL_noChange, 4096);
     d.file.transferEnd();
+    if (d.failure.code && err) *err = d.failure;
+    if (d.failure.code) return d.failure.code;
     if (condition.bad()) return damaged(d, condition.text(), err);
     IST_TRY(describe(d, err));
     if (size_t{d.rows} * d.columns > d.max_pixels) return IST_OK; // reading says so
@@ -328,6 +346,16 @@ ist_status read_runs(Dicom &d, size_t frame, std::vector<uint8_t> &to, ist_error
     return whole ? IST_OK : damaged(d, "runs that are cut or too short", err);
 }
 
+// JPEG 2000, mostly, and video: DCMTK as Debian has it decodes neither.
+ist_status refuse_coding(Dicom &d, ist_error *err) {
+    const DcmXfer coding(d.data()->getOriginalXfer());
+    return ist_fail(
+        err, IST_E_INPUT,
+        "%s: is coded as %s (%s), which DCMTK does not decode; 'gdcmconv --raw IN OUT' (Debian: libgdcm-tools) "
+        "makes a file that is read",
+        d.name, coding.getXferName(), coding.getXferID());
+}
+
 // The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
 ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
     to.resize(size_t{d.frame_bytes} + d.frame_bytes % 2);
@@ -340,8 +368,7 @@ ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFStri
                                                            static_cast<Uint32>(to.size()), model);
     if (condition.bad() && encapsulated(d) &&
         !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
-        return ist_fail(err, IST_E_INPUT, "%s: DCMTK has no decoder for %s", d.name,
-                        DcmXfer(d.data()->getOriginalXfer()).getXferName());
+        return refuse_coding(d, err);
     if (condition.bad()) return damaged(d, condition.text(), err);
     d.next = frame + 1, d.fragment = fragment;
     return IST_OK;
@@ -405,8 +432,8 @@ ist_status read_frame(Dicom &d, size_t frame, ist_bitmap *out, ist_error *err) {
     IST_TRY(read_samples(d, frame, samples, model, err));
     if (d.gray()) {
         put_gray(d, samples.data(), out);
-        out->window_low = d.window_low;
-        out->window_high = d.window_high;
+        out->window_low = d.values.window_low, out->window_high = d.values.window_high;
+        out->value_zero = d.values.value_zero, out->value_step = d.values.value_step;
         return IST_OK;
     }
     if (d.photometric == "PALETTE COLOR") {
