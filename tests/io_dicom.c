@@ -266,6 +266,28 @@ Test(io_dicom, a_bomb) {
     cr_expect_str_eq(err.text, "t.dcm: inflates to more than the limit of 1048576 bytes");
 }
 
+/* TEM within a JPEG's header, at which DCMTK would wait for ever. */
+Test(io_dicom, a_marker_that_means_nothing) {
+    dicom_file f;
+    need_dicom();
+    for (int damage = 0; damage < 2; damage++) {
+        make_frames(&f, "4.50");
+        size_t at = 0;
+        while (memcmp(f.bytes + at, "\xFF\xD8\xFF\xE0", 4)) at++;
+        if (damage) memcpy(f.bytes + at + 20, "\xFF\x01", 2); /* in place of a table's marker */
+        ist_frames *frames = NULL;
+        ist_error err = {0};
+        ist_bitmap b;
+        cr_assert_eq(ist_frames_open_bytes(f.bytes, f.count, "t.dcm", 1000, &frames, &err), IST_OK, "%s", err.text);
+        cr_expect_eq(ist_frames_read(frames, 0, &b, &err), damage ? IST_E_INPUT : IST_OK);
+        if (damage) cr_expect_str_eq(err.text, "t.dcm: damaged DICOM: a marker in a JPEG that has no place there");
+        ist_bitmap_free(&b);
+        cr_expect_eq(ist_frames_read(frames, 1, &b, &err), IST_OK, "%s", err.text);
+        ist_bitmap_free(&b);
+        ist_frames_close(&frames);
+    }
+}
+
 /* Runs and bytes as they are, of gray of 16 bits: a segment of high bytes, one of low bytes. */
 Test(io_dicom, runs_and_their_damage) {
     static const uint16_t want[4] = {0x0101, 0x0102, 0x0103, 0x0203};

@@ -356,6 +356,38 @@ ist_status refuse_coding(Dicom &d, ist_error *err) {
         d.name, coding.getXferName(), coding.getXferID());
 }
 
+// Whether DCMTK's look for a JPEG's depth, which goes from marker to marker up to the frame's, would stay at one for
+// ever: TEM, which stands for nothing outside of coders (3.6.7 and 3.6.8).
+bool never_ends(const Uint8 *p, size_t count) {
+    for (size_t at = 0; at + 4 < count && p[at] == 0xFF;) {
+        const unsigned marker = p[at + 1];
+        const bool frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+        if (marker == 1) return true;
+        if (marker == 0 || marker == 2 || frame) return false;
+        const bool alone = marker < 0xC0 || (marker >= 0xD0 && marker <= 0xD9);
+        at += marker == 0xFF ? 1 : alone ? 2 : 2 + (size_t{p[at + 2]} << 8 | p[at + 3]);
+    }
+    return false;
+}
+
+// The first fragment of a frame, found as DCMTK would; it is looked at where DCMTK would look at it as a JPEG.
+ist_status find_fragment(Dicom &d, size_t frame, Uint32 &fragment, ist_error *err) {
+    const E_TransferSyntax coding = d.data()->getOriginalXfer();
+    DcmPixelSequence *sequence = nullptr;
+    DcmPixelItem *item = nullptr;
+    Uint8 *bytes = nullptr;
+    fragment = frame == d.next ? d.fragment : 0;
+    if (!encapsulated(d) || coding == EXS_JPEGLSLossless || coding == EXS_JPEGLSLossy) return IST_OK;
+    if (d.pixels->getEncapsulatedRepresentation(coding, nullptr, sequence).bad() || !sequence ||
+        (!fragment &&
+         DcmCodec::determineStartFragment(static_cast<Uint32>(frame), static_cast<Sint32>(d.frames), sequence, fragment)
+             .bad()) ||
+        sequence->getItem(item, fragment).bad() || !item || item->getUint8Array(bytes).bad() || !bytes)
+        return damaged(d, "a fragment cannot be read", err);
+    return never_ends(bytes, item->getLength()) ? damaged(d, "a marker in a JPEG that has no place there", err)
+                                                : IST_OK;
+}
+
 // The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
 ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
     to.resize(size_t{d.frame_bytes} + d.frame_bytes % 2);
@@ -363,12 +395,12 @@ ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFStri
         model = d.photometric;
         return read_runs(d, frame, to, err);
     }
-    Uint32 fragment = frame == d.next ? d.fragment : 0;
+    if (encapsulated(d) && !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
+        return refuse_coding(d, err);
+    Uint32 fragment = 0;
+    IST_TRY(find_fragment(d, frame, fragment, err));
     OFCondition condition = d.pixels->getUncompressedFrame(d.data(), static_cast<Uint32>(frame), fragment, to.data(),
                                                            static_cast<Uint32>(to.size()), model);
-    if (condition.bad() && encapsulated(d) &&
-        !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
-        return refuse_coding(d, err);
     if (condition.bad()) return damaged(d, condition.text(), err);
     d.next = frame + 1, d.fragment = fragment;
     return IST_OK;
