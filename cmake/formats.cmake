@@ -26,7 +26,7 @@ function(ist_format name source package)
   set(IST_FORMAT_DEFINITIONS ${IST_FORMAT_DEFINITIONS} ISTHMUS_${upper}="${version}" PARENT_SCOPE)
 endfunction()
 ist_format(tiff tiff.c libtiff-dev libtiff-4>=4.5)
-ist_format(webp webp.c libwebp-dev libwebp)
+ist_format(webp webp.c libwebp-dev libwebp libwebpdemux)
 ist_format(video video.c "libavformat-dev libavcodec-dev libswscale-dev" libavformat libavcodec libswscale libavutil)
 
 # DCMTK's pkg-config file asks for libraries that Debian's package does not bring. Of C++, behind one file of ours.

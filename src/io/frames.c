@@ -23,8 +23,8 @@ static ist_status open_source(ist_byte_source *source, const char *name, size_t 
                               ist_error *err) {
     unsigned char head[IST_IMAGE_HEAD];
     size_t count = ist_byte_source_read(source, 0, head, sizeof head);
-    const ist_image_format *format = ist_image_format_of(head, count);
-    if (!format || !format->container) {
+    const ist_container *container = ist_container_of(ist_image_format_of(head, count), head, count);
+    if (!container) {
         ist_byte_source_close(source);
         return IST_OK;
     }
@@ -35,7 +35,7 @@ static ist_status open_source(ist_byte_source *source, const char *name, size_t 
         return ist_fail(err, IST_E_MEMORY, "%s: out of memory", name);
     }
     f->source = *source;
-    f->container = format->container;
+    f->container = container;
     ist_status status = f->container->open(&f->source, f->name, max_pixels, &f->state, &f->count, &f->largest, err);
     if (!status && !f->count) status = ist_fail(err, IST_E_INPUT, "%s: there is no frame in it", name);
     if (status)

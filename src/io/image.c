@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No image within the pixel limit needs a larger file: four 16-bit channels stored without compression. */
-#define MAX_FILE_BYTES ((size_t)1 << 30)
-
 int ist_format_channels(ist_pixel_format format) {
     return (int)format & 0xF;
 }
@@ -107,12 +104,12 @@ ist_status ist_bitmap_decode(const void *bytes, size_t count, const char *name, 
     *out = (ist_bitmap){0};
     if (count == 0) return ist_fail(err, IST_E_INPUT, "%s: the file is empty", name);
     const ist_image_format *format = ist_image_format_of(bytes, count);
+    if (ist_container_of(format, bytes, count)) return decode_frame(bytes, count, name, max_pixels, out, err);
     if (format && format->decode) {
         IST_TRY(format->decode(bytes, count, name, max_pixels, out, err));
         out->orientation = ist_exif_orientation(bytes, count);
         return IST_OK;
     }
-    if (format && format->container) return decode_frame(bytes, count, name, max_pixels, out, err);
     if (format) return ist_image_format_refuse(format, name, err);
     if (count < sizeof png && !memcmp(bytes, png, count))
         return ist_fail(err, IST_E_INPUT, "%s: the PNG is truncated after %zu bytes", name, count);
@@ -123,7 +120,7 @@ ist_status ist_bitmap_read(const char *path, size_t max_pixels, ist_bitmap *out,
     char *bytes = NULL;
     size_t count = 0;
     *out = (ist_bitmap){0};
-    IST_TRY(ist_read_file(path, MAX_FILE_BYTES, &bytes, &count, err));
+    IST_TRY(ist_read_file(path, IST_MAX_FILE_BYTES, &bytes, &count, err));
     ist_status status = ist_bitmap_decode(bytes, count, path, max_pixels, out, err);
     free(bytes);
     return status;

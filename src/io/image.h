@@ -19,6 +19,9 @@
 /* The pixel limit that users meet when nothing else is said: 8192 x 8192. */
 #define IST_MAX_PIXELS 67108864
 
+/* No image within the pixel limit needs a larger file: four 16-bit channels stored without compression. */
+#define IST_MAX_FILE_BYTES ((size_t)1 << 30)
+
 /* What there are, for sentences. */
 #define IST_IMAGE_FORMATS "PNG, JPEG, DICOM, TIFF, video, WebP, BMP, PNM"
 

@@ -66,7 +66,9 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 #define VIDEO_ROW .container = NULL
 #endif
 #ifdef ISTHMUS_WEBP
-#define WEBP_ROW .decode = ist_webp_decode, .measure = ist_webp_measure, .version = ISTHMUS_WEBP
+#define WEBP_ROW                                                                                                       \
+    .decode = ist_webp_decode, .measure = ist_webp_measure, .container = &ist_webp_container,                          \
+    .in_frames = ist_webp_in_frames, .version = ISTHMUS_WEBP
 #else
 #define WEBP_ROW .decode = NULL
 #endif

@@ -1,7 +1,7 @@
 /* The table of file formats that images come in: one row each, one file each.
  *
- * A format of one picture (PNG, JPEG, BMP, PNM, WebP) has a decoder of files in memory; one of any number (TIFF) is a
- * container, which is opened and read frame by frame: see frames.h. Rows whose library was not there when isthmus was
+ * A format of one picture (PNG, JPEG, BMP, PNM) has a decoder of files in memory; one of any number (TIFF) is a container,
+ * which is opened and read frame by frame: see frames.h. WebP has both. Rows whose library was not there when isthmus was
  * built are there all the same, with neither: their files are recognised, and refused by name. */
 #ifndef IST_IO_IMAGE_FORMAT_H
 #define IST_IO_IMAGE_FORMAT_H
@@ -36,6 +36,7 @@ typedef struct ist_image_format {
     ist_status (*decode)(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                          ist_error *err);
     const ist_container *container;
+    bool (*in_frames)(const unsigned char *head, size_t count); /* of both, whether this file is the container's */
     const char *version; /* of the optional library; NULL: none */
 } ist_image_format;
 
@@ -48,6 +49,13 @@ const ist_image_format *ist_image_format_at(size_t index);
 /* Whether files are read, and not only recognised. */
 static inline bool ist_image_format_is_read(const ist_image_format *format) {
     return format->decode || format->container;
+}
+
+/* The container that a file which begins so is read by; NULL: by none. `format` may be NULL. */
+static inline const ist_container *ist_container_of(const ist_image_format *format, const unsigned char *head,
+                                                    size_t count) {
+    if (!format || (format->decode && !(format->in_frames && format->in_frames(head, count)))) return NULL;
+    return format->container;
 }
 
 /* "a.tif: is a TIFF file, which this isthmus was built without" */
@@ -71,6 +79,7 @@ void ist_pnm_measure(const unsigned char *head, size_t count, size_t max_pixels,
 ist_status ist_webp_decode(const void *bytes, size_t count, const char *name, size_t max_pixels, ist_bitmap *out,
                            ist_error *err);
 void ist_webp_measure(const unsigned char *head, size_t count, size_t max_pixels, ist_image_size *size, bool *unclear);
-extern const ist_container ist_tiff_container, ist_dicom_container, ist_video_container;
+bool ist_webp_in_frames(const unsigned char *head, size_t count);
+extern const ist_container ist_tiff_container, ist_dicom_container, ist_video_container, ist_webp_container;
 
 #endif

@@ -61,8 +61,8 @@ static ist_image_size measure(FILE *file, size_t bytes, size_t max_pixels, bool 
     size_t n = fread(head, 1, sizeof head, file);
     const ist_image_format *format = ist_image_format_of(head, n);
     bool unclear = false;
-    *other = format && format->container;
-    if (format && format->measure) {
+    *other = ist_container_of(format, head, n) != NULL;
+    if (!*other && format && format->measure) {
         format->measure(head, n, max_pixels, &s, &unclear);
     } else if (format && format->decode == ist_png_decode) {
         if (n >= IHDR_END) measure_png(head, max_pixels, &s);
