@@ -57,7 +57,7 @@ Test(cli_stream, names_are_taken_as_they_come) {
         dprintf(names, "%s\n", scratch_path(&s, "in/x%02d.png", i));
         char *partial = strdup(scratch_path(&s, "came/frames.ndjson.partial"));
         for (int k = 0; k < 2000 && count_lines(partial) <= (size_t)i; k++) nanosleep(&pause, NULL);
-        cr_assert_eq(count_lines(partial), i + 1, "image %d is not done while the next is waited for", i);
+        cr_assert_eq(count_lines(partial), (size_t)i + 1, "image %d is not done while the next is waited for", i);
         free(partial);
     }
     cr_expect(!scratch_exists(scratch_path(&s, "came/results.json")));
@@ -128,8 +128,11 @@ Test(cli_stream, members_that_are_no_images_are_passed_over_and_bad_ones_named) 
 
 Test(cli_stream, a_tar_stream_that_breaks_off_keeps_what_came) {
     scratch s = make_bench();
-    expect(run_shell(&s, "tar cf ../a.tar x*.png && head -c $(($(stat -c %s ../a.tar) / 2)) ../a.tar | $PREDICT --tar - -o ../out"), 7,
-           "standard input is no whole tar stream");
+    expect(
+        run_shell(
+            &s,
+            "tar cf ../a.tar x*.png && head -c $(($(stat -c %s ../a.tar) / 2)) ../a.tar | $PREDICT --tar - -o ../out"),
+        7, "standard input is no whole tar stream");
     size_t came = count_lines(scratch_path(&s, "out/frames.ndjson"));
     cr_expect(came >= 1 && came < IMAGES, "%zu", came);
     cr_expect(scratch_exists(scratch_path(&s, "out/results.json")));
