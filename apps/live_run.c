@@ -361,6 +361,14 @@ static int close_ends(session *s) {
     return code;
 }
 
+/* Whether each frame that arrived and was not dropped for its age has been answered. */
+static bool is_complete(session *s) {
+    pthread_mutex_lock(&s->counts.lock);
+    bool complete = !s->counts.failed;
+    pthread_mutex_unlock(&s->counts.lock);
+    return complete;
+}
+
 static int run(session *s) {
     char text[600];
     int code = open_ends(s);
@@ -376,6 +384,7 @@ static int run(session *s) {
     int closed = close_ends(s);
     if (!code) code = closed;
     if (s->failure.code) code = cli_fail(cli_exit_code(s->failure.code), "live: %s", s->failure.text);
+    if (!code && !is_complete(s)) code = CLI_PARTIAL; /* each has been named */
     ist_live_counts_summary(&s->counts, text, sizeof text);
     if (ran && !s->options->engine.quiet) cli_note("live: %s", text);
     return code;

@@ -10,12 +10,12 @@
 #include "io/sources.h"
 #include "io/thumbnail.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { QUALITY = 85 };
 
@@ -82,14 +82,16 @@ static ist_status put_mask(ist_text *out, const json_t *object, int width, int h
     const json_t *counts = json_object_get(json_object_get(object, "rle"), "counts");
     ist_rle rle = {0};
     ist_outline outline = {0};
-    if (!json_is_string(counts) || ist_rle_parse(json_string_value(counts), json_string_length(counts),
-                                                 (uint64_t)width * (uint64_t)height, &rle, NULL)) {
+    if (!json_is_string(counts)) return IST_OK;
+    ist_status status = ist_rle_parse(json_string_value(counts), json_string_length(counts),
+                                      (uint64_t)width * (uint64_t)height, &rle, err);
+    if (status) {
         ist_rle_free(&rle);
-        return IST_OK;
+        return status == IST_E_MEMORY ? status : IST_OK;
     }
     ist_mask mask = {.columns = t->width, .words = (t->height + 31) / 32};
     uint32_t *bits = calloc((size_t)mask.columns * (size_t)mask.words, sizeof *bits);
-    ist_status status = bits ? IST_OK : ist_fail(err, IST_E_MEMORY, "out of memory for a mask");
+    if (!bits) status = ist_fail(err, IST_E_MEMORY, "out of memory for a mask");
     if (!status) {
         shrink(&rle, width, height, t, bits, &mask);
         mask.bits = bits;
@@ -209,62 +211,89 @@ static void choose_window(const report *r, const ist_bitmap *image, int window[2
     if (values[0] < values[1]) ist_bitmap_window(image, values[0], values[1], window);
 }
 
-/* A picture that has the size that the run saw, small. */
-static bool take(const report *r, const ist_bitmap *image, int width, int height, ist_thumbnail *t) {
+/* A picture, small, if it has the size that the run saw. */
+static ist_status take(const report *r, const ist_bitmap *image, int width, int height, ist_thumbnail *t,
+                       ist_error *err) {
     int window[2];
+    if (image->width != width || image->height != height) return IST_OK;
     choose_window(r, image, window);
-    return image->width == width && image->height == height &&
-           !ist_thumbnail_make(image, window, REPORT_SIDE, QUALITY, t, NULL);
+    return ist_thumbnail_make(image, window, REPORT_SIDE, QUALITY, t, err);
 }
 
-/* The image that a line names, read as the run has read it: "scan.tif#3" is one of several in a file. */
-static bool read_image(const report *r, const char *path, int width, int height, ist_thumbnail *t) {
+/* Whether there is such a file; pipes and devices are none. */
+static ist_status find_file(const char *path, bool *there, ist_error *err) {
+    struct stat st;
+    *there = !stat(path, &st);
+    if (!*there && errno != ENOENT && errno != ENOTDIR) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    *there = *there && S_ISREG(st.st_mode);
+    return IST_OK;
+}
+
+/* The image of `file` that is called `path`. */
+static ist_status read_frame(const report *r, const char *file, const char *path, int width, int height,
+                             ist_thumbnail *t, ist_error *err) {
     ist_sources sources = {.turned = !strcmp(option_of(r, "exif-orientation"), "on")};
     ist_bitmap image = {0};
     given_values(r, sources.values);
-    const char *mark = access(path, F_OK) ? strrchr(path, '#') : NULL;
-    ist_text file = {0};
-    struct stat st;
-    bool taken = false;
-    ist_text_add(&file, path, mark ? (size_t)(mark - path) : strlen(path));
-    if (!file.failed && !stat(file.data, &st) && S_ISREG(st.st_mode) &&
-        !ist_sources_add(&sources, file.data, false, NULL, NULL))
-        for (size_t i = 0; i < sources.count && !taken; i++) {
-            const ist_source *s = &sources.items[i];
-            if (strcmp(s->path, path)) continue;
-            taken = !ist_source_read(s, IST_MAX_PIXELS, &image, NULL) && take(r, &image, width, height, t);
-            ist_bitmap_free(&image);
-        }
+    ist_status status = ist_sources_add(&sources, file, false, NULL, err);
+    for (size_t i = 0; i < sources.count && !status && !t->bytes; i++) {
+        const ist_source *s = &sources.items[i];
+        if (strcmp(s->path, path) != 0) continue;
+        status = ist_source_read(s, IST_MAX_PIXELS, &image, err);
+        if (!status) status = take(r, &image, width, height, t, err);
+        ist_bitmap_free(&image);
+    }
     ist_sources_free(&sources);
-    ist_text_free(&file);
-    return taken;
+    return status;
 }
 
-static bool read_picture(const report *r, const char *path, int width, int height, ist_thumbnail *t) {
+/* The image that a line names, read as the run has read it: "scan.tif#3" is one of several in a file. Nothing in *t
+ * where it is not there any more. */
+static ist_status read_image(const report *r, const char *path, int width, int height, ist_thumbnail *t,
+                             ist_error *err) {
+    bool there;
+    IST_TRY(find_file(path, &there, err));
+    if (there) return read_frame(r, path, path, width, height, t, err);
+    const char *mark = strrchr(path, '#');
+    char *file = mark ? strndup(path, (size_t)(mark - path)) : NULL;
+    if (!mark) return IST_OK;
+    ist_status status = file ? find_file(file, &there, err) : ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
+    if (!status && there) status = read_frame(r, file, path, width, height, t, err);
+    free(file);
+    return status;
+}
+
+static ist_status read_picture(const report *r, const char *path, int width, int height, ist_thumbnail *t,
+                               ist_error *err) {
     ist_bitmap image = {0};
-    bool taken = !ist_bitmap_read(path, IST_MAX_PIXELS, &image, NULL) && take(r, &image, width, height, t);
+    bool there;
+    IST_TRY(find_file(path, &there, err));
+    ist_status status = there ? ist_bitmap_read(path, IST_MAX_PIXELS, &image, err) : IST_OK;
+    if (!status && there) status = take(r, &image, width, height, t, err);
     ist_bitmap_free(&image);
-    return taken;
+    return status;
 }
 
 /* overlays/STEM.png of the file: STEM is the end of its path that the run was given, with its extension or without. */
-static bool read_overlay(const report *r, const char *file, int width, int height, ist_thumbnail *t) {
+static ist_status read_overlay(const report *r, const char *file, int width, int height, ist_thumbnail *t,
+                               ist_error *err) {
     const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
     size_t length = strlen(file), bare = dot && (!slash || dot > slash + 1) ? (size_t)(dot - file) : length;
-    for (const char *end = file; end; end = strchr(end, '/')) {
+    ist_status status = IST_OK;
+    for (const char *end = file; end && !status && !t->bytes; end = strchr(end, '/')) {
         while (*end == '/') end++;
         if (!strncmp(end, "../", 3) || strstr(end, "/../")) continue; /* no stem leaves the folder */
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 2 && !status && !t->bytes; k++) {
             ist_text path = {0};
             ist_text_printf(&path, "%s/overlays/", r->folder);
             ist_text_add(&path, end, (k ? bare : length) - (size_t)(end - file));
             ist_text_put(&path, ".png");
-            bool found = !path.failed && read_picture(r, path.data, width, height, t);
+            status = ist_text_status(&path, err);
+            if (!status) status = read_picture(r, path.data, width, height, t, err);
             ist_text_free(&path);
-            if (found) return true;
         }
     }
-    return false;
+    return status;
 }
 
 /* The path in the file system: of one that is no UTF-8 the line says the bytes. */
@@ -273,21 +302,39 @@ static char *path_of(const json_t *frame) {
     return hex ? ist_text_from_hex(hex) : strdup(json_string_value(json_object_get(frame, "file")));
 }
 
+/* The picture of a line, or where that is not to be had its overlay; says in the page what is missing, and why. */
+static ist_status find_picture(ist_text *out, const report *r, const char *path, int width, int height,
+                               ist_thumbnail *t, bool *plain, ist_error *err) {
+    ist_error why = {.code = IST_OK}, other;
+    ist_status status = read_image(r, path, width, height, t, &why);
+    *plain = t->bytes != NULL;
+    if (!status && *plain) return IST_OK;
+    if (status != IST_E_MEMORY) status = read_overlay(r, path, width, height, t, &other);
+    if (status == IST_E_MEMORY) return ist_fail(err, status, "%s: out of memory for its picture", path);
+    ist_text_put(out, "<p>");
+    if (why.code) {
+        ist_text_put(out, "The image cannot be read: <bdi>");
+        report_put_text(out, why.text);
+        ist_text_put(out, "</bdi>");
+    } else {
+        ist_text_put(out, "The image is not where the run read it");
+    }
+    ist_text_put(out, t->bytes ? ": this is its overlay.</p>\n" : ".</p>\n");
+    return IST_OK;
+}
+
 static ist_status put_image(ist_text *out, const report *r, const json_t *frame, int width, int height,
                             ist_error *err) {
     const json_t *objects = json_object_get(frame, "objects");
     ist_thumbnail t = {0};
-    ist_status status = IST_OK;
+    bool plain = false;
     char *path = path_of(frame);
-    bool plain = path && read_image(r, path, width, height, &t);
-    if (!plain && path) read_overlay(r, path, width, height, &t);
+    ist_status status = path ? find_picture(out, r, path, width, height, &t, &plain, err)
+                             : ist_fail(err, IST_E_MEMORY, "%s: out of memory", r->folder);
     free(path);
-    if (!t.bytes) { /* outlines can be shown without it */
+    if (status) return status;
+    if (!t.bytes) /* outlines can be shown without it */
         ist_thumbnail_size(width, height, REPORT_SIDE, &t.width, &t.height);
-        ist_text_put(out, "<p>The image is not where the run read it.</p>\n");
-    } else if (!plain) {
-        ist_text_put(out, "<p>The image is not where the run read it: this is its overlay.</p>\n");
-    }
     ist_text_put(out, "<div class=\"picture\">");
     if (t.bytes) {
         ist_text_printf(out, "<img width=\"%d\" height=\"%d\" alt=\"\" src=\"data:image/jpeg;base64,", t.width,

@@ -2,8 +2,11 @@
  * of its own and a sentence, or with the same files as without the failure; nothing crashes or hangs, and what has a
  * final name is whole.
  *
- * All positions are walked where ISTHMUS_EVERY_FAULT is set (tests/run.sh full), else every so many of them. Half of
- * the program needs no device: it runs over the double of the engine. */
+ * Half of the program needs no device: it runs over the double of the engine. Every position is walked where
+ * ISTHMUS_EVERY_FAULT is set (tests/run.sh full), else every so many of them. The engine that computes makes thousands
+ * of calls in loops: set to 1 walks its places (a call with all of its callers) instead, each at its first, second and
+ * last call, those of `predict` first and of other commands those that it does not have; set to all walks its positions
+ * too, for hours. */
 #include "gray_png.h"
 #include "program.h"
 
@@ -24,6 +27,8 @@ typedef struct faulty_call {
     const char *before;              /* a shell command that fills the folder, or NULL */
     bool measures;                   /* reports with times, of which the findings are compared */
     bool compiles;                   /* kernels, the first time */
+    bool numbers;                    /* names files by a count of what it has read */
+    const char *admits;              /* a sentence by which a page says what it lacks, or NULL */
 } faulty_call;
 
 typedef struct file_list {
@@ -38,20 +43,28 @@ typedef struct walk {
     const char *kind;
     file_list want; /* the files of a run without failure */
     pid_t running[MOST_PROCESSES];
-    long position[MOST_PROCESSES];
+    char fault[MOST_PROCESSES][60]; /* what FAULT says */
     int processes;
     long walked, missed; /* missed: the run ended before that call */
 } walk;
 
 /* ---- files ---- */
 
-/* Lines without what they say about times; those that are no JSON stay as they are. */
-static void forget_times(char **bytes, size_t *size) {
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+/* Lines without times, and without the number that a stream gives a frame and the recording's file that follows from
+ * it; those that are no JSON stay as they are. */
+static void forget_what_varies(char **bytes, size_t *size) {
+    static const char *const keys[] = {"ms", "timestamp", "number"};
     char *kept = calloc(1, 2 * *size + 1), *line = *bytes;
     size_t used = 0;
     for (char *end; kept && (end = strchr(line, '\n')); line = end + 1) {
         json_t *root = json_loadb(line, (size_t)(end - line), 0, NULL);
-        json_object_del(root, "ms");
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_del(root, keys[i]);
+        if (json_object_get(root, "source")) json_object_del(root, "file");
         char *text = root ? json_dumps(root, JSON_SORT_KEYS | JSON_COMPACT) : strndup(line, (size_t)(end - line));
         used += (size_t)sprintf(kept + used, "%s\n", text);
         free(text);
@@ -79,7 +92,7 @@ static void list_files(const char *folder, const char *inside, file_list *list) 
         cr_assert_lt(list->count, MOST_FILES);
         list->name[list->count] = strdup(name);
         list->bytes[list->count] = scratch_read(path, &list->size[list->count]);
-        if (!strcmp(e->d_name, "frames.ndjson")) forget_times(&list->bytes[list->count], &list->size[list->count]);
+        if (ends_with(e->d_name, ".ndjson")) forget_what_varies(&list->bytes[list->count], &list->size[list->count]);
         list->count++;
     }
     if (dir) closedir(dir);
@@ -97,11 +110,6 @@ static int find_file(const file_list *list, const char *name) {
     for (int i = 0; i < list->count; i++)
         if (!strcmp(list->name[i], name)) return i;
     return -1;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
 }
 
 static bool is_json(const char *bytes, size_t size) {
@@ -126,6 +134,9 @@ static bool are_lines_of(const char *bytes, const char *all) {
 static bool is_whole(const walk *w, const char *name, const char *bytes, size_t size) {
     int k = find_file(&w->want, name);
     if (k >= 0 && size == w->want.size[k] && !memcmp(bytes, w->want.bytes[k], size)) return true;
+    if (w->call->admits && strstr(bytes, w->call->admits)) return true;
+    for (int i = 0; i < w->want.count && w->call->numbers; i++)
+        if (size == w->want.size[i] && !memcmp(bytes, w->want.bytes[i], size)) return true;
     if (!strcmp(name, "failed.ndjson")) return are_lines_of(bytes, bytes);
     if (ends_with(name, ".json") || ends_with(name, ".sarif")) return is_json(bytes, size);
     return k >= 0 && (ends_with(name, ".ndjson") || ends_with(name, ".csv")) && are_lines_of(bytes, w->want.bytes[k]);
@@ -144,11 +155,11 @@ static void clear_slot(const walk *w, int slot) {
     cr_assert_eq(system(command), 0, "%s", command);
 }
 
-/* A process that hangs is ended by timeout, with 137. */
-static void start(walk *w, int slot, long position) {
-    char command[1200], fault[60];
+/* `place`: where the call comes from, "" for anywhere. A process that hangs is ended by timeout, with 137. */
+static void start(walk *w, int slot, long position, const char *place) {
+    char command[1200], *fault = w->fault[slot];
     clear_slot(w, slot);
-    snprintf(fault, sizeof fault, "%s:%ld", w->kind, position);
+    snprintf(fault, sizeof w->fault[slot], "%s:%ld%s%s", w->kind, position, *place ? "@" : "", place);
     setenv("FAULT", fault, 1);
     setenv("FAULT_LOG", slot_path(w, slot, "log"), 1);
     snprintf(command, sizeof command,
@@ -156,7 +167,6 @@ static void start(walk *w, int slot, long position) {
              slot, w->call->program, w->call->arguments);
     const char *const argv[] = {"/bin/sh", "-c", command, NULL};
     cr_assert_eq(posix_spawn(&w->running[slot], argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ), 0);
-    w->position[slot] = position;
 }
 
 /* Calls counted, and the name of the one that failed. */
@@ -227,7 +237,7 @@ static bool is_same(const walk *w, int i, const file_list *got, int k) {
     if (k < 0) return false;
     if (w->call->measures && ends_with(got->name[k], ".json"))
         return have_same_findings(w->want.bytes[i], got->bytes[k]);
-    if (w->call->measures) return true; /* is_whole has seen it */
+    if (w->call->measures || w->call->admits) return true; /* is_whole has seen it */
     return got->size[k] == w->want.size[i] && !memcmp(got->bytes[k], w->want.bytes[i], got->size[k]);
 }
 
@@ -240,7 +250,7 @@ static void check(walk *w, int slot, int status) {
     read_log(w, slot, name);
     w->walked++;
     w->missed += !strcmp(name, "none");
-    snprintf(where, sizeof where, "%s, %s %ld (%s)", w->call->arguments, w->kind, w->position[slot], name);
+    snprintf(where, sizeof where, "%s, %s (%s)", w->call->arguments, w->fault[slot], name);
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) known |= code == codes[i];
     cr_expect(known, "%s: exit code %d: %s", where, code, err);
     cr_expect(!code || sentences(err), "%s: exit code %d without a sentence: %s", where, code, err);
@@ -277,7 +287,7 @@ static void finish_one(walk *w) {
 static long count_calls(walk *w) {
     int status;
     char name[64];
-    start(w, 0, 0);
+    start(w, 0, 0, "");
     cr_assert_eq(waitpid(w->running[0], &status, 0), w->running[0]);
     w->running[0] = 0;
     char *err = scratch_read(slot_path(w, 0, "stderr"), NULL);
@@ -287,35 +297,108 @@ static long count_calls(walk *w) {
     return read_log(w, 0, name);
 }
 
-/* `most`: about how many positions are walked where not all are. */
-static void walk_kind(const scratch *s, const faulty_call *call, const char *kind, long most) {
+/* A walk that has had its runs without failure; *count calls. */
+static walk begin_walk(const scratch *s, const faulty_call *call, const char *kind, long *count) {
     walk w = {.s = *s, .call = call, .kind = kind, .processes = ist_cores()};
     if (w.processes > MOST_PROCESSES) w.processes = MOST_PROCESSES;
     if (call->compiles) {
         count_calls(&w);
         free_files(&w.want);
     }
-    long count = count_calls(&w), step = getenv("ISTHMUS_EVERY_FAULT") || count <= most ? 1 : (count + most - 1) / most;
-    cr_assert_gt(count, 10, "%s: only %ld calls of %s are seen", call->arguments, count, kind);
-    for (long position = 1 + count % step; position <= count; position += step) {
-        int slot = 0;
-        while (slot < w.processes && w.running[slot]) slot++;
-        if (slot == w.processes) {
-            finish_one(&w);
-            slot = 0;
-            while (w.running[slot]) slot++;
-        }
-        start(&w, slot, position);
+    *count = count_calls(&w);
+    cr_assert_gt(*count, 10, "%s: only %ld calls of %s are seen", call->arguments, *count, kind);
+    return w;
+}
+
+static void add_run(walk *w, long position, const char *place) {
+    int slot = 0;
+    while (slot < w->processes && w->running[slot]) slot++;
+    if (slot == w->processes) {
+        finish_one(w);
+        slot = 0;
+        while (w->running[slot]) slot++;
     }
-    for (int i = 0; i < w.processes; i++)
-        if (w.running[i]) {
-            finish_one(&w);
+    start(w, slot, position, place);
+}
+
+static void end_walk(walk *w) {
+    for (int i = 0; i < w->processes; i++)
+        if (w->running[i]) {
+            finish_one(w);
             i = -1;
         }
     /* which thread is first decides how many there are */
-    cr_expect_leq(w.missed, 1 + w.walked / 20, "%s: %ld of %ld calls of %s did not come to be", call->arguments,
-                  w.missed, w.walked, kind);
-    free_files(&w.want);
+    cr_expect_leq(w->missed, 1 + w->walked / 20, "%s: %ld of %ld calls of %s did not come to be", w->call->arguments,
+                  w->missed, w->walked, w->kind);
+    cr_log_info("%s: %ld runs with a failure of %s\n", w->call->arguments, w->walked, w->kind);
+    free_files(&w->want);
+}
+
+/* `most`: about how many positions are walked where not all are. */
+static void walk_kind(const scratch *s, const faulty_call *call, const char *kind, long most) {
+    long count;
+    walk w = begin_walk(s, call, kind, &count);
+    long step = getenv("ISTHMUS_EVERY_FAULT") || count <= most ? 1 : (count + most - 1) / most;
+    for (long position = 1 + count % step; position <= count; position += step) add_run(&w, position, "");
+    end_walk(&w);
+}
+
+/* ---- places ---- */
+
+typedef struct place {
+    long calls;
+    char name[17];
+} place;
+
+/* The places of a run without failure in *list, malloc'd; with no more callers than `depth`. */
+static int list_places(walk *w, int depth, place **list) {
+    const char *path = scratch_path(&w->s, "places"), *line;
+    char number[16];
+    int count = 0;
+    snprintf(number, sizeof number, "%d", depth);
+    setenv("FAULT_SITES", path, 1);
+    setenv("FAULT_DEPTH", number, 1);
+    free_files(&w->want);
+    count_calls(w);
+    unsetenv("FAULT_SITES");
+    char *text = scratch_read(path, NULL);
+    cr_assert_not_null(text);
+    *list = calloc(strlen(text), sizeof **list);
+    cr_assert_not_null(*list);
+    for (line = text; *line; line = strchr(line, '\n') + 1, count++)
+        cr_assert_eq(sscanf(line, "%ld %16s", &(*list)[count].calls, (*list)[count].name), 2);
+    free(text);
+    return count;
+}
+
+static bool is_among(const place *p, const place *list, int count) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(p->name, list[i].name)) return true;
+    return false;
+}
+
+/* Each place that `known` does not have, at its first, second and last call; known is NULL, or a call that is walked
+ * elsewhere, with which callers further away make no difference. */
+static void walk_places(const scratch *s, const faulty_call *call, const char *kind, const faulty_call *known) {
+    enum { ALL = 60, NEAR = 12 };
+    place *list, *seen = NULL;
+    long calls;
+    int seen_count = 0;
+    if (known) {
+        walk k = begin_walk(s, known, kind, &calls);
+        seen_count = list_places(&k, NEAR, &seen);
+        free_files(&k.want);
+    }
+    walk w = begin_walk(s, call, kind, &calls);
+    int count = list_places(&w, known ? NEAR : ALL, &list);
+    for (int i = 0; i < count; i++) {
+        if (is_among(&list[i], seen, seen_count)) continue;
+        for (long n = 1; n <= 2 && n <= list[i].calls; n++) add_run(&w, n, list[i].name);
+        if (list[i].calls > 2) add_run(&w, list[i].calls, list[i].name);
+    }
+    end_walk(&w);
+    free(list);
+    free(seen);
 }
 
 static scratch make_input(void) {
@@ -399,6 +482,20 @@ Test(cli_faults, audit_of_a_program) {
                        .measures = true});
 }
 
+/* The folder is of a run that was finished before. A picture that cannot be read is said to be. */
+Test(cli_faults, report) {
+    walk_files_and_memory(&(faulty_call){FAKE, "report ../run -o out/report.html",
+                                         "test -d ../run || FAULT= FAULT_LOG= " FAKE
+                                         " predict ../in ../none.png -o ../run --quiet 2>/dev/null || test $? = 7",
+                                         .admits = "The image cannot be read: "});
+}
+
+/* A frame that cannot be read makes exit code 7, and the others are complete. */
+Test(cli_faults, live_on_a_folder) {
+    walk_files_and_memory(&(faulty_call){
+        FAKE, "live --from ../in --to out/results --record out/frames --no-drop --quiet", NULL, .numbers = true});
+}
+
 /* ---- the engine that computes, on the default device, with the demo's weights at its least size ---- */
 
 #define SIZES "--imgsz 256 --segmenter-size 256"
@@ -411,6 +508,13 @@ static const faulty_call real_audit = {
     REAL, "audit --budget reads=9,writes=9,waits=9 ../in/00.png --json out/a.json --sarif out/a.sarif " SIZES,
     .measures = true, .compiles = true};
 
+static const faulty_call real_segment = {
+    REAL, "segment ../in/00.png -o out --quiet --points ../prompts.json --save json,masks --segmenter-size 256",
+    .compiles = true};
+static const faulty_call real_live = {
+    REAL, "live --from ../one --to out/results --record out/frames --no-drop --quiet --conf 0 --max-objects 2 " SIZES,
+    .compiles = true, .numbers = true};
+
 static scratch make_real_input(void) {
     scratch s = make_input();
     scratch_put(scratch_path(&s, "bones.json"),
@@ -418,14 +522,22 @@ static scratch make_real_input(void) {
                 "\"categories\":[{\"id\":1,\"name\":\"bone\"}],\"annotations\":[{\"id\":1,\"image_id\":1,"
                 "\"category_id\":1,\"bbox\":[16,16,11,29],\"area\":300,\"iscrowd\":0,"
                 "\"segmentation\":[[16,16,27,16,27,45]]}]}");
+    mkdir(scratch_path(&s, "one"), 0777);
+    write_png(scratch_path(&s, "one/00.png"), 50, 60);
     setenv("ISTHMUS_WEIGHTS_DIR", IST_SOURCE_DIR "/weights", 1);
     setenv("ISTHMUS_CACHE_DIR", IST_BUILD_DIR "/kernel-cache", 1);
     return s;
 }
 
+/* `most`: about how many positions where no walk is asked for; none of them: this is left out then. */
 static void walk_engine(const faulty_call *call, const char *kind, long most) {
+    const char *every = getenv("ISTHMUS_EVERY_FAULT");
+    if (!every && !most) cr_skip_test("only where every call fails (ISTHMUS_EVERY_FAULT)");
     scratch s = make_real_input();
-    walk_kind(&s, call, kind, most);
+    if (every && strcmp(every, "all") != 0)
+        walk_places(&s, call, kind, call == &real_masks ? NULL : &real_masks);
+    else
+        walk_kind(&s, call, kind, most);
     scratch_remove(&s);
 }
 
@@ -438,8 +550,26 @@ Test(cli_faults, opencl_of_eval) {
 Test(cli_faults, opencl_of_an_audit) {
     walk_engine(&real_audit, "opencl", 2);
 }
+Test(cli_faults, opencl_of_segment) {
+    walk_engine(&real_segment, "opencl", 0);
+}
+Test(cli_faults, opencl_of_live) {
+    walk_engine(&real_live, "opencl", 0);
+}
 Test(cli_faults, memory_of_the_engine) {
     walk_engine(&real_masks, "memory", 5);
+}
+Test(cli_faults, memory_of_the_engine_in_eval) {
+    walk_engine(&real_eval, "memory", 0);
+}
+Test(cli_faults, memory_of_the_engine_in_an_audit) {
+    walk_engine(&real_audit, "memory", 0);
+}
+Test(cli_faults, memory_of_the_engine_in_segment) {
+    walk_engine(&real_segment, "memory", 0);
+}
+Test(cli_faults, memory_of_the_engine_in_live) {
+    walk_engine(&real_live, "memory", 0);
 }
 
 /* Its files beside the double's are those of caches. They are looked through before the driver is asked, so that a
@@ -450,6 +580,9 @@ Test(cli_faults, files_of_the_engine) {
     mkdir(scratch_path(&s, "kernels"), 0777);
     setenv("POCL_CACHE_DIR", scratch_path(&s, "kernels"), 1);
     setenv("ISTHMUS_CACHE_DIR", scratch_path(&s, "cache"), 1);
-    walk_kind(&s, &real_masks, "file", 0);
+    if (strcmp(getenv("ISTHMUS_EVERY_FAULT"), "all"))
+        walk_places(&s, &real_masks, "file", NULL);
+    else
+        walk_kind(&s, &real_masks, "file", 0);
     scratch_remove(&s);
 }

@@ -649,6 +649,19 @@ Test(cli_live, a_recording_gives_the_same_bytes, .timeout = 120) {
     scratch_remove(&b.s);
 }
 
+Test(cli_live, a_picture_that_is_none_makes_it_partial, .timeout = 120) {
+    bench b = make_bench(3);
+    scratch_put(scratch_path(&b.s, "in/01-bad.png"), "no picture");
+    char folder[200], out[200];
+    snprintf(folder, sizeof folder, "%s", b.in);
+    snprintf(out, sizeof out, "%s/out", b.s.path);
+    expect(LIVE(&b, "--from", folder, "--to", out, "--no-drop"), 7, "01-bad.png: is no image");
+    json_t *all = read_lines(scratch_path(&b.s, "out/frames.ndjson"));
+    cr_expect_eq(json_array_size(all), 3);
+    json_decref(all);
+    scratch_remove(&b.s);
+}
+
 Test(cli_live, raw_frames_on_standard_input, .timeout = 120) {
     bench b = make_bench(0);
     char raw[200];

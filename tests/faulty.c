@@ -1,8 +1,13 @@
 /* Failures at the n-th call of one kind, for the whole program: linked into it with --wrap of every call below, so that
  * the project's own calls are counted and those inside of libraries and drivers are not (cli_faults.c).
  *
- * FAULT=KIND:N   the N-th call (from 1) of the kind fails: memory, file, opencl; 0: none
- * FAULT_LOG=PATH a file that has, when the program ends, how many there were and the name of the one that failed
+ * FAULT=KIND:N       the N-th call (from 1) of the kind fails: memory, file, opencl; 0: none
+ * FAULT=KIND:N@SITE  the N-th of those calls that come from one place
+ * FAULT_LOG=PATH     a file that has, when the program ends, how many there were and the name of the one that failed
+ * FAULT_SITES=PATH   a file that has then a line for each place: how many came from it, SITE and the name of the call
+ *
+ * A place is the call and its callers within this program, FAULT_DEPTH of them at most: beyond that it is the same code
+ * with other data.
  *
  * A stream fails as on a bad disk: a write goes to a full device from then on, a read to one that cannot be read, so
  * that stdio itself finds out when it next leaves its buffer. stderr never fails: the sentence is read there. */
@@ -10,7 +15,9 @@
 #include <CL/cl.h>
 #include <dirent.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -35,14 +42,78 @@ static const char *volatile failed = "none";
 REAL(int, open, const char *, int, ...)
 REAL(ssize_t, write, int, const void *, size_t)
 
+/* ---- places ---- */
+
+enum { MOST_FRAMES = 64, SITES = 1 << 14 };
+
+typedef struct call_site {
+    uint64_t hash; /* 0: none */
+    const char *name;
+    long calls;
+} call_site;
+
+static call_site sites[SITES];
+static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER;
+extern const char __executable_start, etext; /* the linker's: the program begins at another address each time */
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+/* Of the calls on the stack that lie in this program, beginning with those of this file. */
+static uint64_t find_site(const char *name) {
+    void *frames[MOST_FRAMES];
+    int count = backtrace(frames, MOST_FRAMES);
+    long taken = 0;
+    uint64_t hash = 1;
+    const char *depth = getenv("FAULT_DEPTH");
+    long most = depth ? strtol(depth, NULL, 10) : MOST_FRAMES;
+    for (const char *c = name; *c; c++) hash = mix(hash, (unsigned char)*c);
+    for (int i = 0; i < count && taken < most; i++) {
+        uintptr_t at = (uintptr_t)frames[i], from = (uintptr_t)&__executable_start;
+        if (at < from || at >= (uintptr_t)&etext) continue;
+        hash = mix(hash, at - from);
+        taken++;
+    }
+    return hash ? hash : 1;
+}
+
+/* How many calls have come from there, with this one. */
+static long count_site(uint64_t hash, const char *name) {
+    size_t i = (size_t)hash % SITES;
+    pthread_mutex_lock(&sites_lock);
+    for (size_t tried = 0; sites[i].hash && sites[i].hash != hash; i = (i + 1) % SITES)
+        if (++tried == SITES) abort();
+    sites[i].hash = hash;
+    sites[i].name = name;
+    long calls_now = ++sites[i].calls;
+    pthread_mutex_unlock(&sites_lock);
+    return calls_now;
+}
+
+static void write_sites(const char *path) {
+    int fd = __real_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    for (size_t i = 0; i < SITES && fd >= 0; i++) {
+        char text[120];
+        if (!sites[i].hash) continue;
+        int n = snprintf(text, sizeof text, "%ld %016" PRIx64 " %s\n", sites[i].calls, sites[i].hash, sites[i].name);
+        if (__real_write(fd, text, (size_t)n) < n) abort();
+    }
+    if (fd < 0 || close(fd)) abort();
+}
+
+/* ---- which call fails ---- */
+
 /* Of the process that was started, not of those that it forks. */
 static pid_t owner;
 __attribute__((constructor)) static void begin(void) {
     owner = getpid();
 }
 __attribute__((destructor)) static void end(void) {
-    const char *path = getenv("FAULT_LOG");
+    const char *path = getenv("FAULT_LOG"), *places = getenv("FAULT_SITES");
     char text[64];
+    if (places && *places && owner == getpid()) write_sites(places);
     int fd = path && owner == getpid() ? __real_open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
     int n = snprintf(text, sizeof text, "%ld %s\n", atomic_load(&calls), failed);
     if (fd >= 0 && (__real_write(fd, text, (size_t)n) < n || close(fd))) abort();
@@ -52,7 +123,15 @@ static bool is_due(const char *kind, const char *name) {
     const char *wish = getenv("FAULT");
     size_t n = strlen(kind);
     if (!wish || strncmp(wish, kind, n) || wish[n] != ':' || owner != getpid()) return false;
-    if (atomic_fetch_add(&calls, 1) + 1 != strtol(wish + n + 1, NULL, 10)) return false;
+    char *end;
+    long number = strtol(wish + n + 1, &end, 10), call = atomic_fetch_add(&calls, 1) + 1;
+    const char *places = getenv("FAULT_SITES");
+    if (*end == '@' || (places && *places)) {
+        uint64_t site = find_site(name);
+        long from_there = count_site(site, name);
+        if (*end == '@') call = site == strtoull(end + 1, NULL, 16) ? from_there : 0;
+    }
+    if (!call || call != number) return false;
     failed = name;
     return true;
 }
