@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static char dir[256], log_path[300], hung_path[300];
 
@@ -88,6 +90,26 @@ Test(device_apart, one_process_and_none_when_it_is_known) {
     cr_expect_eq(again.built, 0);
     expect_starts("joined -\n");
 }
+
+#ifdef SYS_arch_prctl
+/* A process has to ask before it may use AMX's tiles: that another was given leave is not enough, nor is it asked for
+ * where a record of the probes is read, when nothing is kept. */
+Test(device_apart, leave_to_use_tiles_is_asked_for_without_a_cache) {
+    enum { ARCH_GET_XCOMP_PERM = 0x1022, XFEATURE_XTILEDATA = 18 }; /* asm/prctl.h */
+    ist_device_options o = {.cache_dir = "off"};
+    ist_device *d = NULL;
+    ist_error err = {0};
+    unsigned long leave = 0;
+    setenv("DEADLY", "", 1);
+    cr_assert_eq(ist_device_open(&o, &d, &err), IST_OK, "%s", err.text);
+    bool tiles = ist_device_probed(d) & IST_CAP_X86_AMX;
+    cr_expect_eq(ist_device_builds(d).built, 0, "what is probed is built elsewhere");
+    ist_device_close(&d);
+    if (!tiles) cr_skip_test("no AMX here");
+    cr_assert_eq(syscall(SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &leave), 0);
+    cr_expect(leave >> XFEATURE_XTILEDATA & 1);
+}
+#endif
 
 Test(device_apart, as_in_this_process) {
     opened apart = open_with("");

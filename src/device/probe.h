@@ -41,11 +41,6 @@ typedef struct ist_probe_course {
 ist_status ist_probes_run(ist_device *device, const ist_probe_course *course, ist_probe_result *results, ist_error *why,
                           ist_error *err);
 
-/* ---- probed.c ---- */
-
-/* Sets the capabilities that are properties of the device and need no probe. */
-void ist_probe_properties(ist_device *device);
-
 /* ---- probe_apart.c ---- */
 
 /* Runs those whose result is unknown in other processes, which begin again behind a probe that ended one. What is still

@@ -25,18 +25,16 @@ const char *ist_cap_meaning(int bit) {
 
 /* ---- properties that need no probe ---- */
 
-/* Floats of a native vector of a CPU; 0 on other devices. A CPU whose compiler splits vectors into scalars (native
- * width 1) spends minutes on the register-tile kernels and gains nothing from them. */
-static cl_uint vector_width(const ist_device *device) {
-    cl_uint width = 0;
-    if (device->facts.type != IST_DEVICE_CPU) return 0;
+/* Of a CPU. One whose compiler splits vectors into scalars (native width 1) spends minutes on the register-tile kernels
+ * and gains nothing from them. */
+static ist_status take_properties(ist_device *device, ist_error *err) {
+    cl_uint width = 0; /* floats of a native vector */
+    if (device->facts.type != IST_DEVICE_CPU) return IST_OK;
     cl_int rc = clGetDeviceInfo(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, sizeof width, &width, NULL);
-    return rc == CL_SUCCESS ? width : 0;
-}
-
-void ist_probe_properties(ist_device *device) {
-    if (vector_width(device) >= 4) device->caps |= IST_CAP_CPU;
-    if (vector_width(device) >= 16) device->caps |= IST_CAP_SIMD16;
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "vectors of %s", device->facts.name);
+    if (width >= 4) device->caps |= IST_CAP_CPU;
+    if (width >= 16) device->caps |= IST_CAP_SIMD16;
+    return IST_OK;
 }
 
 /* ISTHMUS_CAPS: "-NAME" hides, "+NAME" claims; items are separated by commas. */
@@ -144,7 +142,7 @@ ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probi
     char folder[1024];
     ist_cache_key key;
     ist_probe_result results[IST_PROBE_MOST] = {IST_PROBE_UNKNOWN};
-    ist_probe_properties(device);
+    IST_TRY(take_properties(device, err));
     if (probing == IST_PROBING_NONE) return IST_OK;
     const bool kept = record_of(device, cache_dir, folder, sizeof folder, &key);
     if (!kept || !read_record(folder, key, results)) {
@@ -152,6 +150,9 @@ ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probi
         IST_TRY(run_probes(device, cache_dir, probing, results, &keep, err));
         if (kept && keep) write_record(folder, key, results);
     }
+    for (int i = 0; i < ist_probe_count();
+         i++) /* leave for AMX's tiles is each process's own, and given when asked for */
+        if (results[i] == IST_PROBE_HOLDS && !ist_probe_may_run(device, i)) results[i] = IST_PROBE_FAILS;
     device->caps |= caps_of(results, IST_PROBE_HOLDS);
     device->probed = device->caps;
     device->deadly = caps_of(results, IST_PROBE_DIES);
