@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <new>
 #include <string>
 #include <vector>
 
 namespace {
+
+// Each dot may be a table in a table, which toml++ (3.3) takes apart by recursion: enough of them end the process.
+constexpr ptrdiff_t MOST_DOTS = 5000;
 
 struct value {
     toml_kind kind;
@@ -88,6 +92,8 @@ ist_status visit_all(const std::vector<key> &keys, const char *path, toml_visit 
 } // namespace
 
 ist_status toml_read(const char *bytes, size_t count, const char *path, toml_visit *visit, void *arg, ist_error *err) {
+    if (std::count(bytes, bytes + count, '.') > MOST_DOTS)
+        return ist_fail(err, IST_E_LIMIT, "%s: more than %d dots", path, static_cast<int>(MOST_DOTS));
     try {
         toml::table root = toml::parse(std::string_view(bytes, count), std::string_view(path));
         return visit_all(take_all(root), path, visit, arg, err);

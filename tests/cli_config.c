@@ -190,6 +190,19 @@ Test(cli_config, is_bounded) {
     r = RUN(&s, "predict", "--config", "run.toml", "a.png");
     cr_expect_eq(r.code, 2, "%s", r.err);
     spawn_free(&r);
+    static const char *const begins[] = {"a", "[a", "a = {a"}; /* tables in tables in tables */
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        for (int many = 4999; many < 500000; many *= 100) {
+            f = fopen("run.toml", "w");
+            fputs(begins[i], f);
+            for (int k = 0; k < many; k++) fputs(".a", f);
+            fputs(i == 0 ? " = 1\n" : i == 1 ? "]\n" : " = 1}\n", f);
+            fclose(f);
+            r = RUN(&s, "predict", "--config", "run.toml", "a.png");
+            cr_expect_eq(r.code, many > 5000 ? 1 : 2, "%s %d: exit code %d: %s", begins[i], many, r.code, r.err);
+            cr_expect(many < 5000 || strstr(r.err, "run.toml: more than 5000 dots"), "%s", r.err);
+            spawn_free(&r);
+        }
     f = fopen("run.toml", "w");
     fputs("[live]\nto = [", f);
     for (int i = 0; i < 1000; i++) fputs("'a',", f);

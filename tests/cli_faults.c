@@ -155,7 +155,8 @@ static void clear_slot(const walk *w, int slot) {
     cr_assert_eq(system(command), 0, "%s", command);
 }
 
-/* `place`: where the call comes from, "" for anywhere. A process that hangs is ended by timeout, with 137. */
+/* `place`: where the call comes from, "" for anywhere. A process that hangs is ended by timeout, with 137;
+ * one that finds its device to be another compiles kernels for minutes. */
 static void start(walk *w, int slot, long position, const char *place) {
     char command[1200], *fault = w->fault[slot];
     clear_slot(w, slot);
@@ -163,8 +164,8 @@ static void start(walk *w, int slot, long position, const char *place) {
     setenv("FAULT", fault, 1);
     setenv("FAULT_LOG", slot_path(w, slot, "log"), 1);
     snprintf(command, sizeof command,
-             "cd '%s/%d' && TMPDIR=$PWD/tmp exec timeout -s KILL 120 %s %s >stdout 2>stderr </dev/null", w->s.path,
-             slot, w->call->program, w->call->arguments);
+             "cd '%s/%d' && TMPDIR=$PWD/tmp exec timeout -s KILL %d %s %s >stdout 2>stderr </dev/null", w->s.path, slot,
+             w->call->compiles ? 600 : 120, w->call->program, w->call->arguments);
     const char *const argv[] = {"/bin/sh", "-c", command, NULL};
     cr_assert_eq(posix_spawn(&w->running[slot], argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ), 0);
 }
@@ -380,7 +381,7 @@ static bool is_among(const place *p, const place *list, int count) {
 /* Each place that `known` does not have, at its first, second and last call; known is NULL, or a call that is walked
  * elsewhere, with which callers further away make no difference. */
 static void walk_places(const scratch *s, const faulty_call *call, const char *kind, const faulty_call *known) {
-    enum { ALL = 60, NEAR = 12 };
+    enum { ALL = 60, NEAR = 7 };
     place *list, *seen = NULL;
     long calls;
     int seen_count = 0;

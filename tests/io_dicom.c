@@ -132,6 +132,87 @@ static void make_frames(dicom_file *f, const char *jpeg) {
     dicom_raw(f, "\xFE\xFF\xDD\xE0\0\0\0\0", 8);
 }
 
+/* One frame of W x H in a progressive JPEG that says that it is width x height, whose last scan comes `scans` times
+ * more; with `split` in two fragments, of which the first ends where a segment may seem to end the image. */
+static void make_hostile(dicom_file *f, int width, int height, int scans, bool split) {
+    static const uint8_t pixels[W * H] = {1, 2, 3};
+    unsigned char *bytes = NULL;
+    unsigned long size = 0, sof = 0, sos = 0;
+    tjhandle handle = tjInitCompress();
+    cr_assert_eq(tjCompress2(handle, pixels, W, 0, H, TJPF_GRAY, &bytes, &size, TJSAMP_GRAY, 90, TJFLAG_PROGRESSIVE),
+                 0);
+    tjDestroy(handle);
+    for (unsigned long i = 0; i + 1 < size; i++) {
+        if (bytes[i] == 0xFF && bytes[i + 1] == 0xC2) sof = i;
+        if (bytes[i] == 0xFF && bytes[i + 1] == 0xDA) sos = i;
+    }
+    cr_assert(sof && sos);
+    const uint8_t sides[4] = {(uint8_t)(height >> 8), (uint8_t)height, (uint8_t)(width >> 8), (uint8_t)width};
+    memcpy(bytes + sof + 5, sides, 4);
+    size_t scan = size - 2 - sos, comment = split ? 6 : 0, all = size + comment + (size_t)scans * scan;
+    uint8_t *jpeg = malloc(all), *to = jpeg;
+    cr_assert_not_null(jpeg);
+    to = (uint8_t *)memcpy(to, bytes, 2) + 2;
+    if (split) to = (uint8_t *)memcpy(to, "\xFF\xFE\0\4\xFF\xD9", 6) + 6;
+    to = (uint8_t *)memcpy(to, bytes + 2, size - 4) + size - 4;
+    for (int i = 0; i < scans; i++) to = (uint8_t *)memcpy(to, bytes + sos, scan) + scan;
+    memcpy(to, bytes + size - 2, 2);
+    tjFree(bytes);
+    dicom_begin(f, "4.50");
+    dicom_describe(f, 1, "MONOCHROME2", 1, W, H, 8, 8, 0, 0);
+    dicom_element(f, 0x7FE00010, "OB", NULL, UINT32_MAX);
+    dicom_raw(f, "\xFE\xFF\x00\xE0\0\0\0\0", 8);
+    const size_t cut = split ? 8 : all;
+    for (size_t at = 0; at < all; at = at ? all : cut) {
+        size_t part = at ? all - cut : cut;
+        dicom_raw(f, "\xFE\xFF\x00\xE0", 4);
+        dicom_number(f, (uint32_t)(part + part % 2), 4);
+        dicom_raw(f, jpeg + at, part);
+        if (part % 2) dicom_raw(f, "", 1);
+    }
+    dicom_raw(f, "\xFE\xFF\xDD\xE0\0\0\0\0", 8);
+    free(jpeg);
+}
+
+/* The decoders behind DCMTK would take twelve gigabytes, or hours. */
+Test(io_dicom, a_jpeg_in_it_cannot_ask_for_more_than_the_file) {
+    dicom_file f;
+    need_dicom();
+    make_hostile(&f, W, H, 0, false);
+    ist_bitmap b = read_one(&f);
+    cr_expect(b.width == W && b.height == H);
+    ist_bitmap_free(&b);
+    make_hostile(&f, 65500, 65500, 0, false);
+    expect_failure(&f, f.count, IST_E_INPUT,
+                   "t.dcm: damaged DICOM: a JPEG of 65500 x 65500 pixels in 1 for frames of 16 x 8");
+    make_hostile(&f, W, H + 1, 0, false);
+    expect_failure(&f, f.count, IST_E_INPUT, "a JPEG of 16 x 9 pixels");
+    make_hostile(&f, 65500, 65500, 0, true);
+    expect_failure(&f, f.count, IST_E_INPUT, "a frame's JPEG ends within a segment");
+    make_hostile(&f, W, H, 600, false);
+    expect_failure(&f, f.count, IST_E_LIMIT, "scans, the limit is 500");
+}
+
+Test(io_dicom, frames_without_number_are_refused) {
+    dicom_file f;
+    need_dicom();
+    dicom_begin(&f, "1");
+    dicom_describe(&f, 1, "MONOCHROME2", IST_MAX_FRAMES + 1, 1, 1, 8, 8, 0, 0);
+    size_t room = f.count + IST_MAX_FRAMES + 64, pixels = IST_MAX_FRAMES + 2;
+    uint8_t *file = calloc(room, 1);
+    cr_assert_not_null(file);
+    dicom_raw(&f, "\xE0\x7F\x10\x00OB\0\0", 8);
+    dicom_number(&f, (uint32_t)pixels, 4);
+    memcpy(file, f.bytes, f.count);
+    ist_frames *frames = NULL;
+    ist_error err = {0};
+    cr_expect_eq(ist_frames_open_bytes(file, f.count + pixels, "t.dcm", 10000, &frames, &err), IST_E_LIMIT, "%s",
+                 err.text);
+    cr_expect_not_null(strstr(err.text, "t.dcm: 2097153 frames, the limit is 2097152"), "%s", err.text);
+    cr_expect_null(frames);
+    free(file);
+}
+
 /* From a file and from memory, forward and back. */
 Test(io_dicom, frames_are_read_one_by_one) {
     scratch s = scratch_make();

@@ -38,6 +38,8 @@ static ist_status open_source(ist_byte_source *source, const char *name, size_t 
     f->container = container;
     ist_status status = f->container->open(&f->source, f->name, max_pixels, &f->state, &f->count, &f->largest, err);
     if (!status && !f->count) status = ist_fail(err, IST_E_INPUT, "%s: there is no frame in it", name);
+    if (!status && f->count > IST_MAX_FRAMES)
+        status = ist_fail(err, IST_E_LIMIT, "%s: %zu frames, the limit is %d", name, f->count, IST_MAX_FRAMES);
     if (status)
         ist_frames_close(&f);
     else

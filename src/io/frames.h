@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 
+/* In a file: some ten hours of video. A hostile file's cost next to nothing to write, and each takes a name here. */
+enum { IST_MAX_FRAMES = 1 << 21 };
+
 typedef struct ist_frames ist_frames;
 
 /* Opens a file. *frames stays NULL, without an error, where the file is not of such a format or cannot be opened: then

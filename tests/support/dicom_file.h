@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct dicom_file {
-    uint8_t bytes[1 << 14];
+    uint8_t bytes[1 << 16];
     size_t count;
 } dicom_file;
 

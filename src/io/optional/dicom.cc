@@ -19,6 +19,7 @@
 extern "C" {
 #include "io/image_format.h"
 #include "io/inflated.h"
+#include "io/jpeg_survey.h"
 }
 
 #include <dcmtk/config/osconfig.h>
@@ -370,22 +371,77 @@ bool never_ends(const Uint8 *p, size_t count) {
     return false;
 }
 
-// The first fragment of a frame, found as DCMTK would; it is looked at where DCMTK would look at it as a JPEG.
-ist_status find_fragment(Dicom &d, size_t frame, Uint32 &fragment, ist_error *err) {
+// A frame's fragments, as DCMTK will go through them.
+struct Fragments {
+    Uint32 first = 0, end = 0;
+    std::vector<uint8_t> bytes;
+};
+
+bool ends_image(const std::vector<uint8_t> &b) {
+    const size_t n = b.size() - (!b.empty() && !b.back() ? 1 : 0); // they are padded to an even length
+    return n >= 2 && b[n - 2] == 0xFF && b[n - 1] == 0xD9;
+}
+
+ist_status gather(Dicom &d, DcmPixelSequence &sequence, size_t frame, Fragments &f, ist_error *err) {
+    const size_t most = 2 * size_t{d.frame_bytes} + (1 << 20);
+    f.first = frame == d.next ? d.fragment : 0;
+    if (!f.first &&
+        DcmCodec::determineStartFragment(static_cast<Uint32>(frame), static_cast<Sint32>(d.frames), &sequence, f.first)
+            .bad())
+        return damaged(d, "a frame's first fragment cannot be found", err);
+    for (f.end = f.first; f.end < sequence.card() && !ends_image(f.bytes); f.end++) {
+        DcmPixelItem *item = nullptr;
+        Uint8 *bytes = nullptr;
+        if (sequence.getItem(item, f.end).bad() || !item) return damaged(d, "a fragment cannot be read", err);
+        if (item->getLength() > most - f.bytes.size())
+            return damaged(d, "a frame of more compressed bytes than twice its pixels", err);
+        if (!item->getLength()) continue;
+        if (item->getUint8Array(bytes).bad() || !bytes) return damaged(d, "a fragment cannot be read", err);
+        f.bytes.insert(f.bytes.end(), bytes, bytes + item->getLength());
+    }
+    return IST_OK;
+}
+
+// DCMTK's decoders take memory for the size that a JPEG says, whatever the file's is, and go over a progressive one as
+// often as it asks.
+ist_status check_jpeg(Dicom &d, const std::vector<uint8_t> &bytes, ist_error *err) {
+    const ist_jpeg_survey s = ist_jpeg_survey_of(bytes.data(), bytes.size());
+    if (!s.ended && ends_image(bytes)) return damaged(d, "a frame's JPEG ends within a segment", err);
+    if (s.scans > IST_JPEG_MOST_SCANS)
+        return ist_fail(err, IST_E_LIMIT, "%s: a JPEG of %zu scans, the limit is %d", d.name, s.scans,
+                        IST_JPEG_MOST_SCANS);
+    if (!s.width || (s.width == d.columns && s.height == d.rows && s.samples == d.samples)) return IST_OK;
+    return ist_fail(err, IST_E_INPUT,
+                    "%s: damaged DICOM: a JPEG of %zu x %zu pixels in %zu for frames of %u x %u in %u", d.name, s.width,
+                    s.height, s.samples, d.columns, d.rows, d.samples);
+}
+
+bool holds_jpeg(Dicom &d) {
     const E_TransferSyntax coding = d.data()->getOriginalXfer();
+    return encapsulated(d) && coding != EXS_RLELossless && coding != EXS_JPEGLSLossless && coding != EXS_JPEGLSLossy;
+}
+
+// Has looked at a frame before DCMTK decodes it, and where it begins.
+ist_status look_at(Dicom &d, size_t frame, Uint32 &fragment, ist_error *err) {
+    DcmPixelSequence *sequence = nullptr;
+    Fragments f;
+    if (d.pixels->getEncapsulatedRepresentation(d.data()->getOriginalXfer(), nullptr, sequence).bad() || !sequence)
+        return damaged(d, "its fragments are missing", err);
+    IST_TRY(gather(d, *sequence, frame, f, err));
+    fragment = f.first;
+    if (never_ends(f.bytes.data(), f.bytes.size()))
+        return damaged(d, "a marker in a JPEG that has no place there", err);
+    return check_jpeg(d, f.bytes, err);
+}
+
+// What has been decoded is in the file.
+void forget(Dicom &d, Uint32 first, Uint32 end) {
     DcmPixelSequence *sequence = nullptr;
     DcmPixelItem *item = nullptr;
-    Uint8 *bytes = nullptr;
-    fragment = frame == d.next ? d.fragment : 0;
-    if (!encapsulated(d) || coding == EXS_JPEGLSLossless || coding == EXS_JPEGLSLossy) return IST_OK;
-    if (d.pixels->getEncapsulatedRepresentation(coding, nullptr, sequence).bad() || !sequence ||
-        (!fragment &&
-         DcmCodec::determineStartFragment(static_cast<Uint32>(frame), static_cast<Sint32>(d.frames), sequence, fragment)
-             .bad()) ||
-        sequence->getItem(item, fragment).bad() || !item || item->getUint8Array(bytes).bad() || !bytes)
-        return damaged(d, "a fragment cannot be read", err);
-    return never_ends(bytes, item->getLength()) ? damaged(d, "a marker in a JPEG that has no place there", err)
-                                                : IST_OK;
+    if (d.pixels->getEncapsulatedRepresentation(d.data()->getOriginalXfer(), nullptr, sequence).bad() || !sequence)
+        return;
+    for (Uint32 i = first; i < end; i++)
+        if (sequence->getItem(item, i).good() && item) item->compact();
 }
 
 // The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
@@ -397,11 +453,13 @@ ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFStri
     }
     if (encapsulated(d) && !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
         return refuse_coding(d, err);
-    Uint32 fragment = 0;
-    IST_TRY(find_fragment(d, frame, fragment, err));
+    Uint32 fragment = frame == d.next ? d.fragment : 0;
+    if (holds_jpeg(d)) IST_TRY(look_at(d, frame, fragment, err));
+    const Uint32 first = fragment;
     OFCondition condition = d.pixels->getUncompressedFrame(d.data(), static_cast<Uint32>(frame), fragment, to.data(),
                                                            static_cast<Uint32>(to.size()), model);
     if (condition.bad()) return damaged(d, condition.text(), err);
+    if (holds_jpeg(d)) forget(d, first, fragment);
     d.next = frame + 1, d.fragment = fragment;
     return IST_OK;
 }

@@ -114,7 +114,9 @@ static int begin_codec(video *v, const AVCodec *codec) {
     if (!v->codec) return AVERROR(ENOMEM);
     int code = avcodec_parameters_to_context(v->codec, v->format->streams[v->stream]->codecpar);
     int cores = ist_cores();
-    v->codec->max_pixels = 2 * (int64_t)v->max_pixels + (1 << 20); /* decoders count what they add at the edges */
+    int64_t pixels = (int64_t)v->codec->width * v->codec->height, most = (int64_t)v->max_pixels;
+    if (pixels < most) most = pixels;            /* memory was asked for by the size that the file says */
+    v->codec->max_pixels = 2 * most + (1 << 20); /* decoders count what they add at the edges */
     v->codec->thread_count = cores < MAX_THREADS ? cores : MAX_THREADS;
     v->codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
     v->codec->error_concealment = 0;
