@@ -164,17 +164,15 @@ static ist_status next_line(const shard *s, FILE *stream, ist_text *line, char *
 
 static ist_status open_lines(shard *s, ist_error *err) {
     char *path = ist_path_join(s->folder, IST_JOURNAL_NAME), *failed = ist_path_join(s->folder, "failed.ndjson");
-    if (path) s->lines = fopen(path, "rb");
-    int code = errno;
-    if (failed) s->failures = fopen(failed, "rb");
-    bool fits = path && failed, gone = s->failures || errno == ENOENT;
+    ist_status status = path && failed ? ist_open_file(path, &s->lines, err)
+                                       : ist_fail(err, IST_E_MEMORY, "%s: out of memory", s->folder);
+    if (!status) status = ist_open_file(failed, &s->failures, err);
     free(path);
     free(failed);
-    if (!fits) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", s->folder);
-    if (!s->lines && code == ENOENT)
+    if (status) return status;
+    if (!s->lines)
         return ist_fail(err, IST_E_STATE, "%s: shard %d of %d is not complete; predict --resume continues it",
                         s->folder, s->part.shard.index, s->part.shard.count);
-    if (!s->lines || !gone) return ist_fail(err, IST_E_IO, "cannot read %s: %s", s->folder, strerror(code));
     IST_TRY(next_line(s, s->lines, &s->line, &s->line_file, err));
     return next_line(s, s->failures, &s->failure, &s->failed_file, err);
 }
@@ -183,14 +181,16 @@ static ist_status open_lines(shard *s, ist_error *err) {
 
 static ist_status copy_file(const merge *m, const shard *s, const char *name, ist_atomic_file *file, ist_error *err) {
     char *path = ist_path_join(s->folder, name), buffer[1 << 16];
-    FILE *from = path ? fopen(path, "rb") : NULL;
-    if (!from) {
-        ist_status status = ist_fail(err, IST_E_IO, "%s/%s: %s; predict --resume makes what is missing", s->folder,
-                                     name, strerror(errno));
+    FILE *from = NULL;
+    ist_status status =
+        path ? ist_open_file(path, &from, err) : ist_fail(err, IST_E_MEMORY, "%s: out of memory", s->folder);
+    if (!status && !from)
+        status = ist_fail(err, IST_E_IO, "%s: %s; predict --resume makes what is missing", path, strerror(ENOENT));
+    if (status) {
         free(path);
         return status;
     }
-    ist_status status = ist_atomic_begin_in(file, m->output, name, err);
+    status = ist_atomic_begin_in(file, m->output, name, err);
     for (size_t n; !status && (n = fread(buffer, 1, sizeof buffer, from));) fwrite(buffer, 1, n, file->stream);
     if (!status && ferror(from)) status = ist_fail(err, IST_E_IO, "cannot read %s", path);
     fclose(from);

@@ -79,9 +79,7 @@ static ist_status open_in(const char *folder, const char *name, char **path, FIL
     *path = ist_path_join(folder, name);
     *file = NULL;
     if (!*path) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", folder);
-    *file = fopen(*path, "re");
-    if (!*file && errno != ENOENT) return ist_fail(err, IST_E_IO, "%s: %s", *path, strerror(errno));
-    return IST_OK;
+    return ist_open_file(*path, file, err);
 }
 
 static ist_status fail_without_lines(const report *r, ist_error *err) {

@@ -250,6 +250,31 @@ Test(cli_merge, what_does_not_belong_together_is_not_merged) {
 }
 
 /* A folder that someone else has written must not make files elsewhere, nor take the program down. */
+/* Folders from somebody else: a pipe is not waited for, and nothing that a link leads to is copied. */
+Test(cli_merge, pipes_and_links_are_no_results, .timeout = 120) {
+    static const char *const names[] = {"frames.ndjson", "failed.ndjson"};
+    scratch s = make_bench();
+    run_shards(&s, "--quiet");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[300], kept[300];
+        snprintf(path, sizeof path, "%s/part1/%s", s.path, names[i]);
+        snprintf(kept, sizeof kept, "%s/kept", s.path);
+        cr_assert(!rename(path, kept) || i == 1);
+        cr_assert_eq(mkfifo(path, 0600), 0);
+        expect(MERGE_ALL(&s), 1, "ndjson: is not a regular file");
+        unlink(path);
+        cr_assert(i == 1 || !rename(kept, path));
+    }
+    char command[700];
+    snprintf(command, sizeof command,
+             "cd '%s/part1' && m=$(find masks -name '*.png' | head -n 1) && mv \"$m\" ../secret.png && ln -s "
+             "\"$PWD/../secret.png\" \"$m\"",
+             s.path);
+    cr_assert_eq(system(command), 0);
+    expect(MERGE_ALL(&s), 1, ".png: is a symbolic link");
+    scratch_remove(&s);
+}
+
 Test(cli_merge, damaged_folders_are_refused) {
     scratch s = make_bench();
     run_shards(&s, "--quiet");

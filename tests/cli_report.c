@@ -300,3 +300,25 @@ Test(cli_report, mistakes_leave_nothing) {
     expect(REPORT(&b, "another"), 2, "name one folder");
     scratch_remove(&b.s);
 }
+
+/* A folder from somebody else: a pipe is not waited for, a link shows nothing of what it leads to. */
+Test(cli_report, pipes_and_links_are_no_results, .timeout = 60) {
+    static const char *const names[] = {"frames.ndjson", "failed.ndjson"};
+    bench b = make_bench(1);
+    expect(PREDICT(&b, "--save", "ndjson"), 0, "1 image");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[300], kept[300];
+        snprintf(path, sizeof path, "%s/out/%s", b.s.path, names[i]);
+        snprintf(kept, sizeof kept, "%s/kept", b.s.path);
+        cr_assert(!rename(path, kept) || i == 1);
+        cr_assert_eq(mkfifo(path, 0600), 0);
+        expect(REPORT(&b, NULL), 1, "ndjson: is not a regular file");
+        unlink(path);
+        cr_assert_eq(symlink(kept, path), 0);
+        expect(REPORT(&b, NULL), 1, "ndjson: is a symbolic link");
+        unlink(path);
+        cr_assert(i == 1 || !rename(kept, path));
+    }
+    free(make_page(&b, NULL, NULL));
+    scratch_remove(&b.s);
+}

@@ -245,3 +245,21 @@ ist_status ist_read_file(const char *path, size_t limit, char **bytes, size_t *c
     close(fd);
     return status;
 }
+
+ist_status ist_open_file(const char *path, FILE **file, ist_error *err) {
+    struct stat st;
+    *file = NULL;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT) return IST_OK;
+    if (fd < 0 && errno == ELOOP) return ist_fail(err, IST_E_IO, "%s: is a symbolic link", path);
+    if (fd < 0) return ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    ist_status status = IST_OK;
+    if (fstat(fd, &st))
+        status = ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = ist_fail(err, IST_E_IO, "%s: is not a regular file", path);
+    else if (!(*file = fdopen(fd, "rb")))
+        status = ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    if (status) close(fd);
+    return status;
+}

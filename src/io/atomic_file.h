@@ -60,4 +60,8 @@ long ist_temporary_owner(const char *name);
  * byte that *count does not include. */
 ist_status ist_read_file(const char *path, size_t limit, char **bytes, size_t *count, ist_error *err);
 
+/* Opens a regular file of a folder of results, to be read: a link at its end is not followed, a pipe not waited for.
+ * *file is the caller's to close; NULL, without an error, where there is no such file. */
+ist_status ist_open_file(const char *path, FILE **file, ist_error *err);
+
 #endif
