@@ -28,8 +28,8 @@ prepare_apt() {
     command -v apt-get >/dev/null && command -v dpkg-source >/dev/null || leave_all_out "no apt-get, or no dpkg-source (Debian: dpkg-dev)"
     mkdir -p "$prefix/apt/parts"
     grep -hs '^deb ' /etc/apt/sources.list /etc/apt/sources.list.d/*.list | sed 's/^deb /deb-src /' >"$prefix/apt/sources.list"
-    for file in /etc/apt/sources.list.d/*.sources; do
-        [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$prefix/apt/parts/$(basename "$file")"
+    for list in /etc/apt/sources.list.d/*.sources; do
+        [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$prefix/apt/parts/$(basename "$list")"
     done
     apt_source update >"$prefix/apt.log" 2>&1 || leave_all_out "$(tail -n 1 "$prefix/apt.log")"
 }
