@@ -49,7 +49,14 @@ leave() {
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
 
-build='cmake -G Ninja -S . -B build/gcc >/dev/null && ninja -C build/gcc -j'
+# The test programs of the columns, as ctest lists them in the folder of a build; names LIST: the command for their names.
+operators='ctest -N -L "^op$"'
+models='{ ctest -N -L "^model$"; ctest -N -R "^pipeline_(frame|golden|sam_vit)$"; }'
+names() { echo "$1 | sed -n 's/.*Test *#[0-9]*: //p'"; }
+
+# Of a tree only what is run.
+build="cmake -G Ninja -S . -B build/gcc >/dev/null && cd build/gcc &&
+    ninja isthmus_cli isthmus_probe make_checkpoint \$($(names "$operators")) \$($(names "$models")) -j"
 
 # debian SUITE PACKAGES: a system in $work/SUITE with the build of this tree in /src.
 debian() {
@@ -147,11 +154,11 @@ one() {
     return $code
 }
 
-# tests LABEL: "38 of 42; failed: op_x; over 600 s: op_y". What takes too long is tried once more at the end: the first
+# tests PROGRAMS: "38 of 42; failed: op_x; over 600 s: op_y". What takes too long is tried once more at the end: the first
 # time most of it is compiling, and PoCL keeps what it has compiled.
 tests() {
     good=0 count=0 failed='' late='' again=''
-    for t in $(in_it "cd build/gcc && ctest -N -L '^$1\$'" | sed -n 's/.*Test *#[0-9]*: //p'); do
+    for t in $(in_it "cd build/gcc && $(names "$1")"); do
         count=$((count + 1))
         one "$t"
         case $? in
@@ -207,8 +214,8 @@ measure() {
     say "$1"
     for part in $parts; do
         case $part in
-        operators) tests op >"$out/operators" ;;
-        models) case $1 in *oclgrind) echo "not run (interpreter)" >"$out/models" ;; *) tests model >"$out/models" ;; esac ;;
+        operators) tests "$operators" >"$out/operators" ;;
+        models) case $1 in *oclgrind) echo "not run (interpreter)" >"$out/models" ;; *) tests "$models" >"$out/models" ;; esac ;;
         folder) case $1 in *oclgrind) echo "not run (interpreter)" >"$out/folder" ;; *) folder >"$out/folder" ;; esac ;;
         esac
     done
