@@ -38,7 +38,7 @@ static int first_cpu(void) {
 /* What a row of kernels can ask for beyond what every device must have. */
 static ist_status hide_special_rows(ist_text *list, ist_error *err) {
     unsigned common = IST_CAP_VEC16 | IST_CAP_LOCAL | IST_CAP_GROUP256 | IST_CAP_HALF_STORAGE | IST_CAP_ATOMICS |
-                      IST_CAP_INT64 | IST_CAP_FP64 | IST_CAP_LONG_LOOPS;
+                      IST_CAP_INT64 | IST_CAP_FP64 | IST_CAP_LONG_LOOPS | IST_CAP_LOOP_BODIES;
     for (int bit = 0; bit < IST_CAP_COUNT; bit++)
         if (!(common >> bit & 1)) ist_text_printf(list, "%s-%s", list->length ? "," : "", ist_cap_name(bit));
     return ist_text_status(list, err);

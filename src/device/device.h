@@ -41,6 +41,7 @@ typedef struct ist_site {
     X(INT64, "int64", "64-bit integer arithmetic and comparisons")                                                     \
     X(FP64, "fp64", "double arithmetic")                                                                               \
     X(LONG_LOOPS, "long_loops", "loops of more than 65535 rounds come to their end")                                   \
+    X(LOOP_BODIES, "loop_bodies", "bodies of loops run once in a round")                                               \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")      \
     X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")          \
     X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")         \
@@ -93,8 +94,8 @@ typedef struct ist_device_options {
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. The first time for a driver that
- * starts isthmus-probe (device/probe.h), and waits for it. A device that the probe of LONG_LOOPS shows to compute wrong
- * results is IST_E_NO_DEVICE; "", "gpu" and "cpu" pass over it. */
+ * starts isthmus-probe (device/probe.h), and waits for it. A device that the probes of LONG_LOOPS and
+ * LOOP_BODIES show to compute wrong results is IST_E_NO_DEVICE; "", "gpu" and "cpu" pass over it. */
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
 

@@ -103,6 +103,16 @@ static void expect_long_loops(const uint32_t *in, uint32_t *out) {
     }
 }
 
+enum { LOOP_WORDS = 34 }; /* as the second word of the input says */
+static void expect_loop_bodies(const uint32_t *in, uint32_t *out) {
+    memset(out, 0, LOOP_WORDS * sizeof *out);
+    for (uint32_t k = 0; k < 2; k++) {
+        uint32_t count[256];
+        for (int d = 0; d < 256; d++) count[d] = in[d] & k;
+        for (int i = 0; i < LOOP_WORDS; i++) out[i] += count[in[i] >> k & 255u]++;
+    }
+}
+
 /* C = A B with a 16 x 16 A, whose last column the copy zeroes, and a 16 x 8 B. */
 static void expect_ptx_mma(const uint32_t *in, uint32_t *out) {
     for (int i = 0; i < 128; i++) {
@@ -188,6 +198,7 @@ static const struct probe {
     {"int64", 64, 64, 128, false, expect_int64, NULL, NULL, NULL, NULL},
     {"fp64", 64, 64, 128, false, expect_fp64, NULL, NULL, NULL, NULL},
     {"long_loops", 2, 1, 2, false, expect_long_loops, NULL, NULL, NULL, NULL},
+    {"loop_bodies", 1, 1, LOOP_WORDS, false, expect_loop_bodies, NULL, NULL, NULL, NULL},
     {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "nvidia/ptx", NULL, NULL, NULL},
     {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "nvidia/ptx", NULL, NULL, NULL},
     {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "nvidia/ptx+nvidia/wgmma", NULL, NULL, NULL},

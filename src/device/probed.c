@@ -160,10 +160,18 @@ ist_status ist_device_probe(ist_device *device, const char *cache_dir, ist_probi
 }
 
 ist_status ist_device_rely_on(const ist_device *d, ist_error *err) {
+    static const struct {
+        unsigned cap;
+        const char *does; /* what lacks it */
+    } wrong[] = {{IST_CAP_LONG_LOOPS, "leaves long loops early"},
+                 {IST_CAP_LOOP_BODIES, "runs parts of loops a second time"}};
     const char *any = getenv("ISTHMUS_ANY_DEVICE");
-    if (d->caps & IST_CAP_LONG_LOOPS || (any && !strcmp(any, "1"))) return IST_OK;
-    return ist_fail(err, IST_E_NO_DEVICE,
-                    "%s (%s, driver %s) computes wrong results: it leaves long loops early; use another device or "
-                    "another version of its driver",
-                    d->facts.name, d->facts.platform_name, d->facts.driver);
+    if (any && !strcmp(any, "1")) return IST_OK;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (!(d->caps & wrong[i].cap))
+            return ist_fail(err, IST_E_NO_DEVICE,
+                            "%s (%s, driver %s) computes wrong results: it %s; use another device or another version "
+                            "of its driver",
+                            d->facts.name, d->facts.platform_name, d->facts.driver, wrong[i].does);
+    return IST_OK;
 }
