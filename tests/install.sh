@@ -3,7 +3,7 @@
 # C and C++ (shared), CMake package with both libraries, the installed program, all of it moved. Then whether debian/
 # has what the build has. ctest runs it: install.sh BUILD
 #     install.sh debian [SUITE...]    the Debian packages (install_debian.sh)
-#     install.sh container            the steps of the Containerfile (install_container.sh)
+#     install.sh container            the container (install_container.sh)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 case ${1:-} in
