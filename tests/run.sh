@@ -32,7 +32,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev clinfo"
-python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # where there is a python3
+python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # quick: where there is a python3
 extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3 debootstrap mandoc groff zsh fish"
 # isthmus does without igtl://, these images and --config where there is none
 may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libavformat-dev libavcodec-dev libswscale-dev
@@ -51,7 +51,7 @@ install_packages() {
     # shellcheck disable=SC2086
     [ "$mode" = quick ] || optional=$(missing $extra)
     # shellcheck disable=SC2086
-    [ ! -x /usr/bin/python3 ] || optional="$optional$(missing $python_need)"
+    if [ "$mode" = full ] || [ -x /usr/bin/python3 ]; then optional="$optional$(missing $python_need)"; fi
     optional="$optional$(missing $may)"
     [ -n "$required$optional" ] || return
     # shellcheck disable=SC2086
