@@ -242,14 +242,30 @@ ist_status describe(Dicom &d, ist_error *err) {
     return IST_OK;
 }
 
+// What DCMTK 3.6.7 and 3.6.9 call differently: the first of each is the newer one, taken where it is there.
+template <class Xfer> auto uses_fragments(const Xfer &x, int) -> decltype(x.usesEncapsulatedFormat()) {
+    return x.usesEncapsulatedFormat();
+}
+template <class Xfer> OFBool uses_fragments(const Xfer &x, long) {
+    return x.isEncapsulated();
+}
+template <class Pixels>
+auto frame_size(const Pixels &p, DcmItem *data, Uint32 &bytes, OFBool raw, int)
+    -> decltype(p.getUncompressedFrameSize(data, bytes, raw)) {
+    return p.getUncompressedFrameSize(data, bytes, raw);
+}
+template <class Pixels> OFCondition frame_size(const Pixels &p, DcmItem *data, Uint32 &bytes, OFBool, long) {
+    return p.getUncompressedFrameSize(data, bytes);
+}
+
 bool encapsulated(Dicom &d) {
-    return DcmXfer(d.data()->getOriginalXfer()).isEncapsulated();
+    return uses_fragments(DcmXfer(d.data()->getOriginalXfer()), 0);
 }
 
 // A number of frames costs nothing to write: there must be bytes, or fragments, for them.
 ist_status check_frames(Dicom &d, ist_error *err) {
     size_t want = size_t{d.rows} * d.columns * d.samples * (d.allocated / 8);
-    if (!want || d.pixels->getUncompressedFrameSize(d.data(), d.frame_bytes).bad() || d.frame_bytes != want)
+    if (!want || frame_size(*d.pixels, d.data(), d.frame_bytes, !encapsulated(d), 0).bad() || d.frame_bytes != want)
         return damaged(d, "a frame has no size, or another than its rows have", err);
     if (!encapsulated(d)) {
         if (d.pixels->getLength() / want < d.frames)
