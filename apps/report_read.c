@@ -62,14 +62,17 @@ static ist_status each_line(const char *path, FILE *file, bool (*check)(const js
     ssize_t n;
     ist_status status = IST_OK;
     for (; !status && (n = getline(&line, &room, file)) > 0; index++) {
-        json_t *value = json_loadb(line, (size_t)n, 0, NULL);
-        if (!value || !check(value))
+        json_error_t why = {0};
+        json_t *value = json_loadb(line, (size_t)n, 0, &why);
+        if (!value && json_error_code(&why) == json_error_out_of_memory)
+            status = ist_fail(err, IST_E_MEMORY, "%s:%zu: out of memory", path, index + 1);
+        else if (!value || !check(value))
             status = ist_fail(err, IST_E_INPUT, "%s:%zu: is not a line that isthmus writes", path, index + 1);
         else
             status = visit(arg, index, value, err);
         json_decref(value);
     }
-    if (!status && ferror(file)) status = ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
+    if (!status && !feof(file)) status = ist_fail(err, IST_E_IO, "%s: %s", path, strerror(errno));
     free(line);
     return status;
 }
@@ -184,7 +187,10 @@ static ist_status read_options(report *r, ist_error *err) {
     ist_status status = open_in(r->folder, "run.json", &path, &file, err);
     if (file) fclose(file);
     if (!status && file) status = ist_read_file(path, RUN_BYTES, &bytes, &count, err);
-    json_t *run = bytes ? json_loadb(bytes, count, 0, NULL) : NULL;
+    json_error_t why = {0};
+    json_t *run = bytes ? json_loadb(bytes, count, 0, &why) : NULL;
+    if (!run && bytes && json_error_code(&why) == json_error_out_of_memory)
+        status = ist_fail(err, IST_E_MEMORY, "%s: out of memory", path);
     r->options = json_incref(json_object_get(run, "options"));
     json_decref(run);
     free(bytes);

@@ -3,6 +3,7 @@
 
 #include "percentile.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- text ---- */
@@ -55,8 +56,11 @@ void report_put_text(ist_text *out, const char *text) {
 }
 
 static void put_number(ist_text *out, double value) {
-    if (value >= 1e15 || value != (double)(long long)value)
-        ist_text_printf(out, value < 10 ? "%.3f" : value < 1000 ? "%.1f" : "%.0f", value);
+    const double size = fabs(value);
+    if (size >= 1e15)
+        ist_text_printf(out, "%.3g", value);
+    else if (value != (double)(long long)value)
+        ist_text_printf(out, size < 10 ? "%.3f" : size < 1000 ? "%.1f" : "%.0f", value);
     else
         ist_text_printf(out, "%lld", (long long)value);
 }

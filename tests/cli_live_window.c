@@ -109,7 +109,7 @@ Test(cli_live_window, a_recording_tells_its_windows, .timeout = 120) {
         expect(LIVE(&b, NULL, "--from", kept, "--to", out, option, cases[i].window), 0, "3 received, 3 processed");
         expect_first(&b, strrchr(out, '/') + 1, 3, cases[i].want);
     }
-    expect(LIVE(&b, NULL, "--from", kept, "--to", out, "--window", "dicom"), 0,
+    expect(LIVE(&b, NULL, "--from", kept, "--to", out, "--window", "dicom"), 7,
            "carries no window for --window dicom; give LOW:HIGH or auto");
     expect_first(&b, strrchr(out, '/') + 1, 2, cases[0].want);
     scratch_remove(&b.s);
@@ -134,7 +134,8 @@ Test(cli_live_window, dicom, .timeout = 120) {
     snprintf(kept, sizeof kept, "%s", scratch_path(&b.s, "kept"));
     snprintf(first, sizeof first, "%s", scratch_path(&b.s, "first"));
     snprintf(second, sizeof second, "%s", scratch_path(&b.s, "second"));
-    expect(LIVE(&b, NULL, "--from", b.in, "--to", first, "--record", kept), 0, there ? "2 processed" : "1 failed");
+    expect(LIVE(&b, NULL, "--from", b.in, "--to", first, "--record", kept), there ? 0 : 7,
+           there ? "2 processed" : "1 failed");
     if (there) {
         expect_first(&b, "first", 2, (const int[]){128, 191});
         expect(LIVE(&b, NULL, "--from", kept, "--to", second, "--window", "dicom"), 0, "2 received, 2 processed");
