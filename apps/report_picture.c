@@ -178,17 +178,18 @@ static const char *option_of(const report *r, const char *name) {
 }
 
 /* The window of --window auto, near enough to look at: 0.5 % of the samples are below it, and above. */
-static void find_window(const ist_bitmap *image, int window[2]) {
+static ist_status find_window(const ist_bitmap *image, int window[2], ist_error *err) {
     size_t samples = image->stride / 2 * (size_t)image->height, cut = samples / 200, below = 0;
     size_t *counts = calloc(UINT16_MAX + 1, sizeof *counts);
     const uint16_t *p = image->pixels;
-    if (!counts) return;
+    if (!counts) return ist_fail(err, IST_E_MEMORY, "out of memory for a window");
     for (size_t i = 0; i < samples; i++) counts[p[i]]++;
     for (window[0] = 0; below + counts[window[0]] <= cut && window[0] < UINT16_MAX;) below += counts[window[0]++];
     below = 0;
     for (window[1] = UINT16_MAX; below + counts[window[1]] <= cut && window[1] > 0;) below += counts[window[1]--];
     if (window[1] <= window[0]) window[1] = window[0] + 1;
     free(counts);
+    return IST_OK;
 }
 
 /* The run's --window LOW:HIGH; zeros: there was none. */
@@ -200,15 +201,16 @@ static void given_values(const report *r, double values[2]) {
 }
 
 /* What the run's --window made of an image. */
-static void choose_window(const report *r, const ist_bitmap *image, int window[2]) {
+static ist_status choose_window(const report *r, const ist_bitmap *image, int window[2], ist_error *err) {
     const char *text = option_of(r, "window");
     window[0] = window[1] = 0;
-    if (ist_format_bytes(image->format) < 2) return;
+    if (ist_format_bytes(image->format) < 2) return IST_OK;
     if (!strcmp(text, "dicom")) window[0] = image->window_low, window[1] = image->window_high;
-    if (!strcmp(text, "auto")) find_window(image, window);
+    if (!strcmp(text, "auto")) return find_window(image, window, err);
     double values[2];
     given_values(r, values);
     if (values[0] < values[1]) ist_bitmap_window(image, values[0], values[1], window);
+    return IST_OK;
 }
 
 /* A picture, small, if it has the size that the run saw. */
@@ -216,7 +218,7 @@ static ist_status take(const report *r, const ist_bitmap *image, int width, int 
                        ist_error *err) {
     int window[2];
     if (image->width != width || image->height != height) return IST_OK;
-    choose_window(r, image, window);
+    IST_TRY(choose_window(r, image, window, err));
     return ist_thumbnail_make(image, window, REPORT_SIDE, QUALITY, t, err);
 }
 
@@ -329,8 +331,10 @@ static ist_status put_image(ist_text *out, const report *r, const json_t *frame,
     ist_thumbnail t = {0};
     bool plain = false;
     char *path = path_of(frame);
-    ist_status status = path ? find_picture(out, r, path, width, height, &t, &plain, err)
-                             : ist_fail(err, IST_E_MEMORY, "%s: out of memory", r->folder);
+    ist_status status = path ? find_picture(out, r, path, width, height, &t, &plain, err) : IST_OK;
+    if (!path && !json_object_get(frame, "file_bytes"))
+        status = ist_fail(err, IST_E_MEMORY, "%s: out of memory", r->folder);
+    if (!path && !status) ist_text_put(out, "<p>The image has no name.</p>\n"); /* its bytes are no digits */
     free(path);
     if (status) return status;
     if (!t.bytes) /* outlines can be shown without it */
