@@ -24,13 +24,23 @@ static void write_picture(const char *path) {
     if (ist_png_write(path, &b, NULL)) abort();
 }
 
-/* In memory where there is such a file system; left behind, since nobody says when it is over. */
+static char folder[] = "/dev/shm/fuzz_report.XXXXXX", other[] = "/tmp/fuzz_report.XXXXXX";
+
+static void leave_folder(void) {
+    static const char *const files[] = {"a.png", "overlays/b.png", IST_JOURNAL_NAME, "failed.ndjson", "run.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(files[i]);
+    rmdir("overlays");
+    rmdir(folder);
+    rmdir(other);
+}
+
+/* In memory where there is such a file system. */
 static void go_to_folder(void) {
     static bool there;
-    char folder[] = "/dev/shm/fuzz_report.XXXXXX", other[] = "/tmp/fuzz_report.XXXXXX";
     if (there) return;
     there = true;
     if (chdir(mkdtemp(folder) ? folder : mkdtemp(other) ? other : "") || mkdir("overlays", 0777)) abort();
+    atexit(leave_folder);
     write_picture("a.png");
     write_picture("overlays/b.png");
 }
