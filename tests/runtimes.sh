@@ -2,7 +2,8 @@
 # What works on which OpenCL runtime: sh tests/runtimes.sh [RUNTIME...]
 #
 # Prepares every runtime that can be had here, runs the test programs of operators and of models, and the demo frames
-# (predict, compared with the first runtime's results, and verify), and prints a table. Without names it takes all:
+# (predict, compared with the first runtime's results, and verify), and prints a table; of a runtime that the engine
+# refuses, why. Without names it takes all:
 #     debian12-pocl debian12-rusticl debian12-oclgrind debian13-pocl debian13-rusticl testing-pocl
 #                      packages of Debian, in a system of their own (debootstrap, which needs root)
 #     intel            Intel's runtime for CPUs (PyPI: intel-opencl-rt), with this system's build, build/gcc
@@ -49,14 +50,7 @@ leave() {
 trap leave EXIT
 trap 'exit 1' INT TERM HUP
 
-# The test programs of the columns, as ctest lists them in the folder of a build; names LIST: the command for their names.
-operators='ctest -N -L "^op$"'
-models='{ ctest -N -L "^model$"; ctest -N -R "^pipeline_(frame|golden|sam_vit)$"; }'
-names() { echo "$1 | sed -n 's/.*Test *#[0-9]*: //p'"; }
-
-# Of a tree only what is run.
-build="cmake -G Ninja -S . -B build/gcc >/dev/null && cd build/gcc &&
-    ninja isthmus_cli isthmus_probe make_checkpoint \$($(names "$operators")) \$($(names "$models")) -j"
+build="cmake -G Ninja -S . -B build/gcc >/dev/null && ninja -C build/gcc isthmus_cli isthmus_probe -j"
 
 # debian SUITE PACKAGES: a system in $work/SUITE with the build of this tree in /src.
 debian() {
@@ -123,8 +117,8 @@ prepare() {
     debian12-pocl) debian bookworm pocl-opencl-icd && environment="ISTHMUS_DEVICE=Portable" ;;
     debian13-pocl) debian trixie pocl-opencl-icd && environment="ISTHMUS_DEVICE=Portable" ;;
     testing-pocl) debian testing pocl-opencl-icd && environment="ISTHMUS_DEVICE=Portable" ;;
-    debian12-rusticl) debian bookworm mesa-opencl-icd && environment="$rusticl ISTHMUS_ANY_DEVICE=1" ;;
-    debian13-rusticl) debian trixie mesa-opencl-icd && environment="$rusticl" ;;
+    debian12-rusticl) debian bookworm mesa-opencl-icd && environment=$rusticl ;;
+    debian13-rusticl) debian trixie mesa-opencl-icd && environment=$rusticl ;;
     debian12-oclgrind)
         debian bookworm oclgrind && environment="ISTHMUS_DEVICE=oclgrind ISTHMUS_SMALL=1" &&
             wrapper="oclgrind --local-mem-size 131072"
@@ -154,10 +148,19 @@ one() {
     return $code
 }
 
-# tests PROGRAMS: "38 of 42; failed: op_x; over 600 s: op_y". What takes too long is tried once more at the end: the first
+# The test programs of a column, as ctest lists them in the folder of a build; names LIST: the command for their names.
+operators='ctest -N -L "^op$"'
+models='{ ctest -N -L "^model$"; ctest -N -R "^pipeline_(frame|golden|sam_vit)$"; }'
+names() { echo "$1 | sed -n 's/.*Test *#[0-9]*: //p'"; }
+
+# tests LIST: "38 of 42; failed: op_x; over 600 s: op_y". What takes too long is tried once more at the end: the first
 # time most of it is compiling, and PoCL keeps what it has compiled.
 tests() {
     good=0 count=0 failed='' late='' again=''
+    if ! in_it "cd build/gcc && ninja -j $jobs make_checkpoint \$($(names "$1"))" >"$out/build.log" 2>&1; then
+        printf 'do not build'
+        return
+    fi
     for t in $(in_it "cd build/gcc && $(names "$1")"); do
         count=$((count + 1))
         one "$t"
@@ -197,13 +200,14 @@ folder() {
     esac
 }
 
-version() {
-    in_it "$wrapper build/gcc/isthmus devices --json" 2>/dev/null | python3 -c '
+# device: platform and driver, then why it is refused, if it is; a line each.
+device() {
+    in_it "$wrapper build/gcc/isthmus devices --no-masks --json" 2>"$out/devices.log" | python3 -c '
 import json, sys
 for d in json.load(sys.stdin):
     if d["default"]:
-        print(d["platform_name"], d["driver"] if d["driver"] not in d["platform_name"] else "", end="")
-        if "problem" in d: print(":", d["problem"], end="")'
+        print(d["platform_name"], d["driver"] if d["driver"] not in d["platform_name"] else "")
+        print(d["problem"].rsplit(") ", 1)[-1].split(";")[0] if "problem" in d else "")'
 }
 
 measure() {
@@ -212,28 +216,34 @@ measure() {
     mkdir -p "$out"
     : >"$out/log"
     say "$1"
+    device >"$out/device"
+    refused=$(sed -n 2p "$out/device")
     for part in $parts; do
+        case $1:$part in
+        *oclgrind:models | *oclgrind:folder) echo "not run (an interpreter)" >"$out/$part" && continue ;;
+        esac
+        [ -z "$refused" ] || { echo refused >"$out/$part" && continue; }
         case $part in
         operators) tests "$operators" >"$out/operators" ;;
-        models) case $1 in *oclgrind) echo "not run (interpreter)" >"$out/models" ;; *) tests "$models" >"$out/models" ;; esac ;;
-        folder) case $1 in *oclgrind) echo "not run (interpreter)" >"$out/folder" ;; *) folder >"$out/folder" ;; esac ;;
+        models) tests "$models" >"$out/models" ;;
+        folder) folder >"$out/folder" ;;
         esac
     done
-    { version; echo; date +%F; } >"$out/what"
+    date +%F >"$out/date"
     leave
 }
 
 [ "$(pwd)" = "$root" ] || exit 1
 for r in ${named:-$all}; do
-    [ -z "$named" ] && [ -e "$work/results/$r/what" ] && continue
+    [ -z "$named" ] && [ -e "$work/results/$r/date" ] && continue
     measure "$r" || true
     leave
 done
 echo "| runtime | version | date | operators | models | demo frames |"
 echo "|---|---|---|---|---|---|"
-for r in "$work"/results/*/what; do
-    [ -e "$r" ] || continue
-    o=$(dirname "$r")
-    echo "| $(basename "$o") | $(head -n 1 "$r") | $(tail -n 1 "$r") | $(cat "$o/operators" 2>/dev/null) |" \
-        "$(cat "$o/models" 2>/dev/null) | $(cat "$o/folder" 2>/dev/null) |"
+for o in "$work"/results/*; do
+    [ -e "$o/date" ] || continue
+    refused=$(sed -n 2p "$o/device")
+    echo "| $(basename "$o") | $(head -n 1 "$o/device")${refused:+; refused: $refused} | $(cat "$o/date") |" \
+        "$(cat "$o/operators" 2>/dev/null) | $(cat "$o/models" 2>/dev/null) | $(cat "$o/folder" 2>/dev/null) |"
 done
