@@ -2,7 +2,7 @@
 """Precision and recall of `isthmus audit --source` on labels.tsv (see tests/README.md).
 
     for name in D-FINE MobileSAM Track-Anything deep_sort_pytorch FastSAM ByteTrack Grounded-Segment-Anything aigt sam2 \
-      co-tracker rf-detr Cutie mmtracking norfair; do
+      co-tracker rf-detr Cutie mmtracking norfair Segment-and-Track-Anything dinov2 Depth-Anything-V2; do
       isthmus audit --source $name --json $name.json >/dev/null
     done
     tests/audit/score.py *.json
