@@ -116,6 +116,7 @@ Test(dwconv, tiles) {
 Test(dwconv, large_maps) {
     const shape shapes[] = {{1, 122, 133, 132, 5, 1, 2, 2, 2, 2},
                             {1, 131, 97, 68, 3, 2, 1, 1, 1, 1},
+                            {1, 67, 69, 236, 3, 1, 1, 1, 1, 1},
                             {1, 130, 131, 252, 3, 1, 1, 1, 1, 1},
                             {1, 181, 182, 248, 3, 1, 1, 1, 1, 1}};
     CONVTEST_EACH(v, IST_NODE_DWCONV)

@@ -38,21 +38,19 @@ typedef struct block {
 } block;
 
 static block block_of(const ist_plan *p, const ist_conv *q) {
-    bool large = results(q) >= 2e6;
-    if (ist_plan_half(p) && large && q->filter.kh == 5 && ist_dwconv_stride(q) == 1)
-        return (block){2, 2, 4}; /* weights are most loads */
-    if (!ist_plan_half(p) || q->filter.kh > 3 || q->x.c % 4 || !ist_dwconv_aligned(q, 4)) return (block){2, 2, 2};
-    if (large && ist_dwconv_stride(q) == 1) return (block){4, 4, 2};
-    return (block){4, 2, 1};
+    const bool large = results(q) >= 2e6 && ist_dwconv_stride(q) == 1, small_filter = q->filter.kh <= 3;
+    if (!ist_plan_half(p) && large && small_filter) return results(q) >= 8e6 ? (block){2, 4, 4} : (block){2, 2, 4};
+    if (ist_plan_half(p) && large && q->filter.kh == 5) return (block){2, 2, 4}; /* weights are most loads */
+    if (!ist_plan_half(p) || !small_filter || q->x.c % 4 || !ist_dwconv_aligned(q, 4)) return (block){2, 2, 2};
+    if (large) return (block){4, 4, 2};
+    return results(q) >= 1e6 ? (block){4, 2, 2} : (block){4, 2, 1};
 }
 
-/* Whole vectors at multiples of their size, a filter that is unrolled; maps of floats so large that they fill every
- * compute unit with the group row's longer strips are faster there. */
+/* Whole vectors at multiples of their size, a filter that is unrolled. */
 static bool takes_strip(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv *q = node;
-    bool huge = !ist_plan_half(p) && results(q) >= 8e6;
-    (void)v;
-    return q->filter.kh <= IST_DWCONV_K_MAX && ist_dwconv_stride(q) <= 2 && q->x.c % 2 == 0 && ist_dwconv_aligned(q, 2) && !huge;
+    (void)p, (void)v;
+    return q->filter.kh <= IST_DWCONV_K_MAX && ist_dwconv_stride(q) <= 2 && q->x.c % 2 == 0 && ist_dwconv_aligned(q, 2);
 }
 
 static double cost_of_strip(const ist_plan *p, const ist_variant *v, const void *node, int way) {
