@@ -319,3 +319,25 @@ Test(values, a_mask_of_numbers_is_none) {
         "    mask = mask == 3\n    return y[mask], a, b, c\n",
         NULL, " 11");
 }
+
+/* "else" of a question whether it is a tensor, and what follows a branch of it that returns. */
+Test(values, what_is_no_tensor_in_the_other_branch) {
+    static const char f[] =
+        "import numpy as np\nimport torch\ndef turn(x):\n    if isinstance(x, torch.Tensor):\n"
+        "        y = x.clone()\n    else:\n        y = np.asarray(x)\n    return y\n"
+        "def keep(x):\n    if isinstance(x, torch.Tensor):\n        return x\n"
+        "    return np.asarray(x)\n"
+        "def both(x, y):\n    if isinstance(x, torch.Tensor) and y:\n        return x\n"
+        "    return np.asarray(x)\n"
+        "def list_of(x):\n    if isinstance(x, (list, tuple)):\n        x = np.asarray(x)\n"
+        "    if isinstance(x, list):\n        return torch.cat(x).cpu()\n    return x\n"
+        "def step(model, x):\n    y = model(x)\n    return turn(y), keep(y), both(y, x), list_of(y)\n";
+    expect_lines(f, NULL, " 16 21");
+}
+
+/* A class by another name, of another file too. */
+Test(values, classes_by_other_names) {
+    expect_lines("import torch\nfrom b import Other\nclass C(Other):\n    def step(self, x):\n"
+                 "        return self.up(x.cpu().numpy())\n",
+                 "class First:\n    def up(self, y):\n        return y + 1\nOther = First\n", " 5");
+}

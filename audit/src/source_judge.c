@@ -381,7 +381,7 @@ static void hop_text(const judge *j, const ist_src_hop *hop, char *text, size_t 
     else if (hop->kind == IST_SRC_HOP_RETURN)
         snprintf(text, size, "%s()", name);
     else if (hop->kind == IST_SRC_HOP_CALL)
-        snprintf(text, size, "%.200s()", ist_src_text(u, hop->name));
+        snprintf(text, size, "%.200s()", *ist_src_text(u, hop->name) ? ist_src_text(u, hop->name) : "(...)");
     else
         snprintf(text, size, "%.200s", ist_src_text(u, hop->name));
 }

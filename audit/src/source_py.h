@@ -91,11 +91,12 @@ typedef struct ist_py_change {
     ist_src_value value;
 } ist_py_change;
 
-/* A name that a condition says to be a tensor, or an array, 0: none; what it held before. */
+/* A name that a condition says to be a tensor, or none, 0: no name; what it holds so, and what it held before. `exact`:
+ * the condition says no more than that. */
 typedef struct ist_py_narrowing {
     uint32_t name;
-    bool array;
-    ist_src_value before;
+    bool tensor, exact;
+    ist_src_value now, before;
 } ist_py_narrowing;
 
 /* Names that the conditions of an "if" ask about. */
@@ -137,6 +138,7 @@ typedef struct ist_py_reader {
     ist_src_value stored;      /* what the subscript in front of "=" gets */
     uint32_t branch, branches; /* block of the line; blocks so far */
     ist_py_narrowing narrowed; /* by this line's condition */
+    ist_py_narrowing excluded; /* by that of the branch before this one */
     ist_py_binding *bindings;
     size_t binding_count, binding_cap, base; /* base: where those of the function begin */
     ist_py_block blocks[IST_PY_BLOCKS];
@@ -240,6 +242,8 @@ void ist_py_leave_blocks(ist_py_reader *reader, uint32_t indent);
 void ist_py_unbind(ist_py_reader *reader, size_t count);
 /* A name goes back to what it held before a condition told more, unless something else was assigned. */
 void ist_py_widen(ist_py_reader *reader, const ist_py_narrowing *narrowed);
+/* The name is no tensor from here on; what it holds may be one. */
+void ist_py_exclude(ist_py_reader *reader, const ist_py_narrowing *tensor);
 ist_src_value ist_py_lookup(const ist_py_reader *reader, uint32_t name);
 void ist_py_bind(ist_py_reader *reader, uint32_t name, ist_src_value value);
 /* The name can only be a tensor in this function, which a later line shows. */

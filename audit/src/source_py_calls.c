@@ -6,20 +6,28 @@
 
 /* ---- Python's own ---- */
 
-/* "if isinstance(x, Tensor)", or ndarray: x is one, as long as the branch lasts; the reader takes it back. */
+/* "if isinstance(x, Tensor)", or a type that is none: x is one, as long as the branch lasts; the reader takes it back.
+ */
 static void narrow(ist_py_reader *r, const ist_py_call *c, uint8_t kind) {
     uint32_t first = c->args[0].first;
     bool single = c->arg_count == 2 && c->args[0].end == first + 1 && r->tokens[first].kind == IST_PY_NAME;
     bool negated = first >= 3 && ist_py_is(&r->tokens[first - 3], "not");
     if (!single || negated || r->narrowed.name) return;
-    const ist_py_token *type = &r->tokens[c->args[1].end - 1];
-    bool array = ist_py_is(type, "ndarray");
-    if (!array && (kind == IST_PY_HOST || !ist_py_is(type, "Tensor"))) return;
+    static const char *const plain[] = {"ndarray", "int", "float", "str", "bytes", "bool"};
+    bool tensor = ist_py_is(&r->tokens[c->args[1].end - 1], "Tensor"), array = false, list = false;
+    for (uint32_t i = c->args[1].first; i < c->args[1].end && !tensor; i++) {
+        const ist_py_token *t = &r->tokens[i];
+        for (size_t k = 0; k < sizeof plain / sizeof *plain; k++) array = array || ist_py_is(t, plain[k]);
+        list = list || ist_py_is(t, "list") || ist_py_is(t, "tuple") || ist_py_is(t, "dict");
+        if (ist_py_is(t, "Tensor")) return;
+    }
+    if (tensor ? kind == IST_PY_HOST : !array && !list) return;
     uint32_t name = ist_src_intern(r->u, r->tokens[first].at, r->tokens[first].length);
-    r->narrowed = (ist_py_narrowing){.name = name, .array = array, .before = ist_py_lookup(r, name)};
-    uint8_t narrow = array ? IST_PY_HOST : kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR;
-    ist_py_bind(r, name,
-                (ist_src_value){.kind = narrow, .flags = array ? 0 : IST_PY_SURE, .origin = r->narrowed.before.origin});
+    ist_src_value before = ist_py_lookup(r, name), now = {.origin = before.origin};
+    if (tensor) now.kind = kind == IST_PY_HOST_TENSOR ? IST_PY_HOST_TENSOR : IST_PY_TENSOR, now.flags = IST_PY_SURE;
+    if (!tensor && !list) now.kind = IST_PY_HOST; /* a list may hold tensors */
+    r->narrowed = (ist_py_narrowing){.name = name, .tensor = tensor, .now = now, .before = before};
+    ist_py_bind(r, name, now);
 }
 
 static bool builtin(ist_py_reader *r, ist_py_call *c, ist_src_value *v) {

@@ -551,7 +551,7 @@ static ist_src_value binary(ist_py_reader *r, int least) {
 static ist_src_value otherwise(ist_py_reader *r) {
     ist_py_narrowing n = r->narrowed;
     ist_src_value other = n.before;
-    if (!n.array) other.kind = IST_PY_HOST, other.flags &= (uint8_t)~IST_PY_SURE;
+    if (n.tensor) other = (ist_src_value){.origin = other.origin}; /* but what it holds may be one */
     ist_py_bind(r, n.name, other);
     ist_src_value v = ist_py_expression(r);
     ist_py_bind(r, n.name, n.before);

@@ -67,9 +67,14 @@ void ist_py_unbind(ist_py_reader *r, size_t count) {
 void ist_py_widen(ist_py_reader *r, const ist_py_narrowing *n) {
     if (!n->name) return;
     ist_src_value now = ist_py_lookup(r, n->name);
-    bool same =
-        n->array ? now.kind == IST_PY_HOST && !now.flags && now.origin == n->before.origin : ist_py_is_sure(now);
+    bool same = n->tensor ? ist_py_is_sure(now)
+                          : now.kind == n->now.kind && now.flags == n->now.flags && now.origin == n->now.origin;
     if (same) ist_py_bind(r, n->name, n->before);
+}
+
+void ist_py_exclude(ist_py_reader *r, const ist_py_narrowing *n) {
+    r->narrowed = (ist_py_narrowing){.name = n->name, .now = {.origin = n->before.origin}, .before = n->before};
+    ist_py_bind(r, n->name, r->narrowed.now);
 }
 
 /* ---- branches: each begins with what held before the first ---- */
@@ -152,8 +157,11 @@ static void leave_changes(ist_py_reader *r, const ist_py_block *b, uint32_t inde
 void ist_py_leave_blocks(ist_py_reader *r, uint32_t indent) {
     while (r->block_count && r->blocks[r->block_count - 1].indent >= indent) {
         const ist_py_block *b = &r->blocks[--r->block_count];
+        bool exact = b->branch_of_if && b->narrowed.exact, goes_on = r->goes_on && b->indent == indent;
         ist_py_widen(r, &b->narrowed);
         leave_changes(r, b, indent);
+        if (exact && goes_on) r->excluded = b->narrowed;
+        if (exact && !goes_on && b->ended) ist_py_exclude(r, &b->narrowed);
         if (b->kind == IST_PY_FUNCTION_BLOCK) {
             ist_py_unbind(r, b->bindings);
             r->base = b->base;

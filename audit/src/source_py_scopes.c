@@ -334,6 +334,7 @@ static uint32_t compound(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t i
     bool loop = ist_py_is(word, "for") || ist_py_is(word, "while");
     uint32_t blocks = (uint32_t)r->block_count;
     ist_py_enter_block(r, indent, IST_PY_PLAIN_BLOCK);
+    if (r->goes_on && r->excluded.name) ist_py_exclude(r, &r->excluded);
     if (blocks < r->block_count) r->blocks[blocks].is_except = ist_py_is(word, "except");
     if (blocks < r->block_count && (r->goes_on || ist_py_is(word, "if"))) {
         ist_py_block *b = &r->blocks[blocks];
@@ -364,6 +365,8 @@ static uint32_t compound(ist_py_reader *r, uint32_t at, uint32_t end, uint32_t i
     if (at + 1 < colon && !ist_py_is(word, "except") && !ist_py_is(word, "case")) {
         ist_src_value v = value_in(r, at + 1, colon);
         if (!ist_py_is(word, "match")) ist_py_truth(r, v, line);
+        bool only = ist_py_is(word, "if") && ist_py_is(token(r, at + 1), "isinstance");
+        r->narrowed.exact = only && r->narrowed.tensor && token(r, at + 2)->match + 1 == colon;
         if (ist_py_is(word, "if") && ist_py_is(token(r, colon - 1), "training") && !mentions(r, at, colon, "not"))
             r->training = true;
     }
@@ -466,6 +469,7 @@ void ist_py_statement(ist_py_reader *r, const ist_py_lexer *l) {
     r->depth = 0;
     r->line_start = UINT32_MAX;
     r->branch_changes = UINT32_MAX;
+    r->excluded = (ist_py_narrowing){0};
     r->goes_on = ist_py_is(token(r, at), "elif") || ist_py_is(token(r, at), "else");
     ist_py_leave_blocks(r, l->indent);
     size_t blocks = r->block_count;
@@ -499,10 +503,12 @@ static void keep_globals(ist_py_reader *r) {
     uint32_t module = r->module ? r->p->modules[r->module - 1].name : 0;
     for (size_t i = 0; i < r->binding_count && module; i++) {
         const ist_py_binding *b = &r->bindings[i];
-        if (!ist_py_is_known(b->value) || b->value.kind >= IST_PY_FUNCTION) continue;
+        const ist_py_class *c = b->value.kind == IST_PY_CLASS ? ist_py_class_at(r->p, b->value.of) : NULL;
+        if (!ist_py_is_known(b->value) || (b->value.kind >= IST_PY_FUNCTION && !c)) continue;
         const ist_src_name *n = &r->u->names[b->name];
         uint32_t full = ist_src_join(r->u, module, ist_src_text(r->u, b->name), n->length);
-        if (full) r->u->names[full].value = b->value;
+        if (full && c && full != c->name) r->u->names[full].alias = c->name; /* another name of it */
+        if (full && !c) r->u->names[full].value = b->value;
     }
 }
 
