@@ -61,7 +61,7 @@ library() {
 
 with_cmake() {
     cmake -S . -B "$prefix/src/build-$name" -G Ninja -DCMAKE_BUILD_TYPE= -DCMAKE_INSTALL_PREFIX="$prefix" \
-        -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_INSTALL_RPATH="$prefix/lib" -DBUILD_SHARED_LIBS=ON "$@" &&
+        -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_LIBDIR:STRING=lib -DCMAKE_INSTALL_RPATH="$prefix/lib" -DBUILD_SHARED_LIBS=ON "$@" &&
         cmake --build "$prefix/src/build-$name" -j "$jobs" && cmake --install "$prefix/src/build-$name"
 }
 with_configure() {
