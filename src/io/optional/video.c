@@ -15,7 +15,12 @@
 #include <libswscale/swscale.h>
 #include <stdlib.h>
 
-enum { IO_BYTES = 1 << 16, MAX_THREADS = 4, KEPT_FRAMES = 24 };
+enum {
+    IO_BYTES = 1 << 16,
+    MAX_THREADS = 4,
+    KEPT_FRAMES = 24,
+    MOST_BYTES = 5 << 27 /* of one allocation; the largest frame has 8 bytes for each of IST_MAX_PIXELS */
+};
 
 typedef struct video {
     const ist_byte_source *source;
@@ -167,6 +172,7 @@ static ist_status open_video(const ist_byte_source *source, const char *name, si
     if (!v) return ist_fail(err, IST_E_MEMORY, "%s: out of memory", name);
     *v = (video){.source = source, .name = name, .max_pixels = max_pixels};
     av_log_set_level(AV_LOG_QUIET); /* the process's: what is wrong is in our sentences */
+    av_max_alloc(MOST_BYTES);       /* too: headers that are compressed, or count what is not there */
     ist_status status = begin(v, err);
     if (!status) {
         const AVCodecParameters *p = v->format->streams[v->stream]->codecpar;
