@@ -13,7 +13,7 @@
 namespace {
 
 // Each dot may be a table in a table, which toml++ (3.3) takes apart by recursion: enough of them end the process.
-constexpr ptrdiff_t MOST_DOTS = 5000;
+constexpr ptrdiff_t MOST_DOTS = 1000;
 
 struct value {
     toml_kind kind;
