@@ -136,7 +136,9 @@ for suite in "$@"; do
     for deb in "$root"/build/*.deb; do cmp "$deb" "$root/build/again/${deb##*/}"; done
 
     echo "$suite: lintian"
-    as_builder sh -c "cd /build && lintian -I --pedantic --fail-on error,warning,info,pedantic isthmus_*.changes"
+    # the policy is Debian 12's, which is old in 13
+    as_builder sh -c "cd /build && lintian -I --pedantic --suppress-tags out-of-date-standards-version \
+        --fail-on error,warning,info,pedantic isthmus_*.changes"
 
     echo "$suite: a bare root, the packages offered as an archive, with those of an older version"
     older
