@@ -165,7 +165,7 @@ for suite in "$@"; do
     for t in $(sed -n 's/^Tests: //p' "$root/packages/tests/control"); do run_test "$t"; done
 
     echo "$suite: removed"
-    chroot "$root" dpkg -L $packages | sort -u >"$work/owned"
+    chroot "$root" dpkg -L $packages | grep '^/[^.]' | sort -u >"$work/owned"
     as_root apt-get remove -y $packages
     are_installed none
     while read -r f; do
