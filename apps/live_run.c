@@ -36,6 +36,7 @@ typedef struct session {
     int head, in_flight, most;
     bool all_submitted, all_received;
     double frame_ms; /* what a frame takes from submit to receive, lately */
+    bool hinted;     /* at --window; of the submitting thread */
     ist_error failure;
 } session;
 
@@ -110,6 +111,26 @@ static bool is_fatal(ist_status status) {
     return status == IST_E_DEVICE || status == IST_E_BUILD || status == IST_E_NO_DEVICE || status == IST_E_STATE;
 }
 
+/* Of the first frame of 16 bits that goes through no window: what it has of 65536 values, where that is little. */
+static void hint_at_window(session *s, const ist_bitmap *image) {
+    enum { FEW = 8192 }; /* 32 of 256 grays */
+    if (s->hinted || s->options->engine.window || ist_format_bytes(image->format) != 2) return;
+    s->hinted = true;
+    const uint16_t *p = image->pixels;
+    const size_t count = (size_t)image->width * (size_t)image->height * (size_t)ist_format_channels(image->format);
+    uint16_t low = UINT16_MAX, high = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (p[i] < low) low = p[i];
+        if (p[i] > high) high = p[i];
+    }
+    const double step = image->value_step != 0 ? image->value_step : 1,
+                 zero = image->value_step != 0 ? image->value_zero : 0;
+    if (high - low < FEW)
+        cli_note("live: the first frame of 16 bits has values from %.9g to %.9g: --window auto or LOW:HIGH shows more "
+                 "of them",
+                 zero + step * low, zero + step * high);
+}
+
 static void submit(session *s, ist_live_frame *frame) {
     ist_image image = {.width = frame->image.width,
                        .height = frame->image.height,
@@ -121,6 +142,7 @@ static void submit(session *s, ist_live_frame *frame) {
     ist_error err;
     ist_status status =
         predict_set_window(&s->options->engine, &frame->image, frame->file ? frame->file : frame->device, &image, &err);
+    hint_at_window(s, &frame->image);
     if (!status) status = ist_submit(s->job.engine, &image, 1, &err);
     if (status) {
         ist_live_add(&s->counts, failed, 1);
