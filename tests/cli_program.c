@@ -100,8 +100,7 @@ Test(cli_program, mistakes_are_usage_errors) {
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+"), 2, NULL, "--tile: '640x480+'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x480+9x"), 2, NULL, "--tile: '640x480+9x'");
     expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "31x640"), 2, NULL, "--tile: '31x640'");
-    expect(RUN(&s, "predict", "x", "-o", "y", "--no-masks", "--tile", "640x640", "--batch", "2"), 2, NULL,
-           "--tile and --batch exclude each other");
+    expect(RUN(&s, "predict", "x", "-o", "y", "--tile", "640x640", "--no-detector"), 2, NULL, "--no-detector exclude");
     expect(RUN(&s, "eval", "--resize-order", "pillow"), 2, NULL,
            "--resize-order: 'pillow' is none of auto, horizontal, vertical, pillow13");
     expect(RUN(&s, "predict", "x", "-o", "y", "--segmenter-size", "100"), 2, NULL,

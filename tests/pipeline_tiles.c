@@ -59,7 +59,14 @@ static int look(ist_engine *e, const ist_image *image, const ref_tile *tiles, in
     return found;
 }
 
-/* Against the reference; how many stay. */
+static bool on_cpu(ist_engine *e) {
+    ist_engine_info info;
+    cr_assert_eq(ist_engine_describe(e, &info, &err), IST_OK);
+    return info.device.type == IST_DEVICE_CPU;
+}
+
+/* Against the reference, bit for bit; how many stay. On a GPU the size of the batch can decide which kernels run, and
+ * with them the order of sums: there tiles come one at a time. */
 static int check(const ist_config *config, const ist_tiles *parameters, const ist_image *image, const ref_tile *tiles,
                  int first, int count) {
     static ref_detection all[ALL];
@@ -67,10 +74,12 @@ static int check(const ist_config *config, const ist_tiles *parameters, const is
     ist_config plain = *config, tiled = *config;
     plain.nms_iou = 0, plain.nms_agnostic = 0, plain.max_objects = MOST;
     if (plain.window) plain.window = IST_WINDOW_GIVEN; /* an automatic one is the reference's: `image` has it */
-    tiled.tiles = parameters;
+    ist_tiles p = *parameters;
+    tiled.tiles = &p;
     ist_image asked = *image;
     if (tiled.window == IST_WINDOW_AUTO) asked.window_low = asked.window_high = 0;
     ist_engine *e = engines_open(&plain);
+    if (!on_cpu(e)) p.batch = 1;
     int found = look(e, image, tiles, first, count, all), taken = found < CAPACITY ? found : CAPACITY;
     ist_close(&e);
     int left = ref_tiles_stay(all, taken, tiles, image->width, image->height,
@@ -283,6 +292,15 @@ static int difference(const ist_object *o, const ist_object *of, int left) {
     return differ;
 }
 
+/* Whether an object is that of the frame whose left edge is at `left`: but for the order of sums, where that may
+ * change. */
+static bool is_of(const ist_object *o, const ist_object *of, int left, bool bits) {
+    if (bits) return o->score == of->score && o->query == of->query;
+    for (int k = 0; k < 4; k++)
+        if (fabsf(o->box[k] - of->box[k] - (float)(k % 2 ? 0 : left)) > 2) return false;
+    return o->label == of->label && fabsf(o->score - of->score) < 0.02f;
+}
+
 /* Masks are those that the frames have; prompts lose a bit on their way through the image's coordinates. */
 Test(pipeline_tiles, masks) {
     ist_config c = demo_config();
@@ -292,6 +310,7 @@ Test(pipeline_tiles, masks) {
     c.segmenter_size = 256;
     c.nms_iou = 0.5;
     ist_engine *single = engines_open(&c);
+    const bool bits = on_cpu(single);
     c.tiles = &p;
     ist_engine *e = engines_open(&c);
     const ist_result *r = engines_run(e, &m, 1);
@@ -308,7 +327,7 @@ Test(pipeline_tiles, masks) {
         for (int i = 0; i < f->object_count; i++)
             for (int j = 0; j < own->frames[0].object_count; j++) {
                 const ist_object *o = &f->objects[i], *of = &own->frames[0].objects[j];
-                if (o->score != of->score || o->query != of->query) continue;
+                if (!is_of(o, of, SIDE * k, bits)) continue;
                 seen++;
                 cr_expect(of->area > 50 && abs(o->area - of->area) * 100 <= of->area, "%d and %d pixels", o->area,
                           of->area);
