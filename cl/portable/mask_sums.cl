@@ -15,8 +15,9 @@
 #define LEAST(v) (v)
 #define SUM(v)   (v)
 #else
-/* Over the group; every work-item gets the result. */
-static int reduced(int v, __local int *room, bool least) {
+/* Over the group; every work-item gets the result. Inlined, since a function with barriers that is called by another than the
+ * kernel ends the process in rusticl (Mesa 25.0.7). */
+static inline __attribute__((always_inline)) int reduced(int v, __local int *room, bool least) {
     barrier(CLK_LOCAL_MEM_FENCE);
     room[LANE] = v;
     for (int step = LANES / 2; step > 0; step >>= 1) {
