@@ -32,9 +32,8 @@ if [ "$tool" = root ]; then
     quietly chroot "$root" apt-get update
     quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends crun podman
     mount_at "$root/sys/fs/cgroup" -t cgroup2 -o ro cgroup2
-    mkdir -p "$root/work"
-    mount_at "$root/work" --bind "$work"
-    at=/work
+        mount_at "$root/mnt" --bind "$work"
+    at=/mnt
     # No network and no control groups of its own, which would need a whole system around it, and the limits that are
     # there; layers over each other where the kernel lets us, else copies.
     mkdir "$work/low" "$work/high" "$work/aside" "$work/both"
@@ -47,7 +46,7 @@ if [ "$tool" = root ]; then
     limits=$(chroot "$root" bash -c 'printf "\"%s=%s:%s\"," nofile "$(ulimit -n)" "$(ulimit -n)" nproc "$(ulimit -u)" "$(ulimit -u)"')
     printf '[containers]\nnetns = "host"\ncgroups = "disabled"\ndefault_ulimits = [%s]\n' \
         "$(echo "$limits" | sed 's/unlimited/-1/g')" >"$root/etc/containers/containers.conf"
-    printf '[storage]\ndriver = "%s"\nrunroot = "/work/run"\ngraphroot = "/work/storage"\n' $driver >"$root/etc/containers/storage.conf"
+    printf '[storage]\ndriver = "%s"\nrunroot = "%s/run"\ngraphroot = "%s/storage"\n' $driver $at $at >"$root/etc/containers/storage.conf"
     tool="chroot $root env BUILDAH_ISOLATION=chroot podman"
     for image in $(sed -n 's/^FROM \([^ ]*\).*/\1/p' "$here/Containerfile" | sort -u); do
         suite=$(echo "$image" | sed -n 's/.*debian:\([a-z]*\)-slim$/\1/p')
