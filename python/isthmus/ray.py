@@ -4,7 +4,7 @@
     ds = ds.map_batches(isthmus.ray.Predictor, fn_constructor_kwargs={"conf": 0.5}, concurrency=4, num_gpus=0.5, batch_size=64)
     ds.write_parquet("out")
 
-Two actors that share a GPU (num_gpus=0.5) keep it busy: one decodes while the other computes.
+Two actors may share a GPU (num_gpus=0.5), and are twice as fast as one on an H200 (docs/scale.md).
 """
 from __future__ import annotations
 
