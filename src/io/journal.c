@@ -112,14 +112,9 @@ static bool keep_line(collector *c, const ist_text *line) {
 }
 
 static ist_status collect(collector *c, const char *path, ist_error *err) {
-    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a pipe must not hang the program */
-    if (fd < 0 && errno == ENOENT) return IST_OK;
-    FILE *stream = fd < 0 ? NULL : fdopen(fd, "rb");
-    if (!stream) {
-        ist_status status = ist_fail(err, IST_E_IO, "cannot read %s: %s", path, strerror(errno));
-        if (fd >= 0) close(fd);
-        return status;
-    }
+    FILE *stream;
+    IST_TRY(ist_open_file(path, &stream, err));
+    if (!stream) return IST_OK;
     ist_text line = {0};
     bool complete = true, fits = true;
     for (size_t i = 0; i < c->sources->count; i++) c->twins[i].turn = i;
