@@ -7,7 +7,8 @@
 
 #include "base/mem.h"
 
-enum { GROUP = 64, WARP = 32, GROUP_MAX = 256, PART_MAX = 52, HEAD_QUADS = IST_WINDOW_HEAD / 4 };
+enum { GROUP = 64, WARP = 32, GROUP_MAX = 256, HEAD_QUADS = IST_WINDOW_HEAD / 4 };
+enum { QUERIES_MAX = 104, QUERY_TILE = 7, KEYS_MAX = 28, SMALL_WINDOW = 52 };
 
 static ist_launch launch_of(ist_plan *p, const ist_window_attention *a) {
     int tokens = a->ws * a->ws;
@@ -53,44 +54,57 @@ const ist_family ist_portable_window = {.emit = emit, .rows = IST_REPEATS_LEFT_O
 
 /* ---- register tiles ---- */
 
-/* Parts of a window's tokens, tiles of a part's queries and keys, work-items. */
+/* What a group has of a window: a part of the queries, and so many keys at a time; what its work-items have of both. */
 typedef struct tiles {
-    int parts, part, query_tiles, key_tiles, items;
+    int parts, queries, keys, key_tile, query_tiles, key_tiles, items;
 } tiles;
 
-static tiles tiles_of(const ist_window_attention *a) {
-    int tokens = a->ws * a->ws;
-    tiles t = {.parts = ist_div_up(tokens, PART_MAX)};
-    t.part = ist_div_up(tokens, t.parts);
-    t.query_tiles = ist_div_up(t.part, 8);
-    t.key_tiles = ist_div_up(t.part, 4);
-    t.items = ist_div_up(t.query_tiles * (t.key_tiles > HEAD_QUADS ? t.key_tiles : HEAD_QUADS), WARP) * WARP;
+/* Where `parts` groups, or fewer, have a window's queries. Few keys at a time, so that many groups find room beside
+ * each other; a small window's all at once. */
+static tiles tiles_by(int ws, int parts) {
+    const int tokens = ws * ws, small = tokens <= SMALL_WINDOW;
+    tiles t = {.queries = ist_div_up(tokens, parts), .key_tile = small ? 8 : 4};
+    t.parts = ist_div_up(tokens, t.queries);
+    t.keys = small ? tokens : ist_div_up(tokens, ist_div_up(tokens, KEYS_MAX));
+    t.query_tiles = ist_div_up(t.queries, QUERY_TILE);
+    t.key_tiles = ist_div_up(t.keys, t.key_tile);
+    int across = t.key_tiles > HEAD_QUADS ? t.key_tiles : HEAD_QUADS;
+    t.items = ist_div_up(t.query_tiles * across, WARP) * WARP;
     return t;
 }
 
 /* Bytes of local memory of cl/portable/window_tile. */
-static size_t tile_bytes(const ist_window_attention *a) {
-    tiles t = tiles_of(a);
-    int query_width = (2 * t.query_tiles | 1) * 4, key_width = (t.key_tiles | 1) * 4, span = 2 * a->ws - 1;
-    int keys = IST_WINDOW_HEAD * key_width, weights = 4 * t.key_tiles * query_width;
-    int rows = IST_WINDOW_HEAD + t.key_tiles + 1; /* queries, maxima, factors */
+static size_t bytes_of(const tiles *t, int ws) {
+    int query_width = (2 * t->query_tiles | 1) * 4, key_width = (t->key_tile / 4 * t->key_tiles | 1) * 4;
+    int keys = IST_WINDOW_HEAD * key_width, weights = t->keys * query_width, span = 2 * ws - 1;
+    int rows = IST_WINDOW_HEAD + t->key_tiles + 1; /* queries, maxima, factors */
     return sizeof(float) *
-           (size_t)(rows * query_width + (keys > weights ? keys : weights) + span * span + t.part * IST_WINDOW_HEAD);
+           (size_t)(rows * query_width + (keys > weights ? keys : weights) + span * span + t->keys * IST_WINDOW_HEAD);
+}
+
+/* As many queries a group as local memory has room for; where it has too little for any, a group of none. */
+static tiles tiles_of(const ist_plan *p, const ist_window_attention *a) {
+    const size_t room = ist_device_local_bytes(ist_plan_device(p));
+    const int tokens = a->ws * a->ws;
+    for (int parts = ist_div_up(tokens, QUERIES_MAX); parts <= tokens; parts++) {
+        tiles t = tiles_by(a->ws, parts);
+        if (t.items <= GROUP_MAX && bytes_of(&t, a->ws) <= room) return t;
+    }
+    return (tiles){0};
 }
 
 static bool takes_tile(const ist_plan *p, const ist_variant *v, const void *node) {
-    const ist_window_attention *a = node;
     (void)v;
-    return tiles_of(a).items <= GROUP_MAX && tile_bytes(a) <= ist_device_local_bytes(ist_plan_device(p));
+    return tiles_of(p, node).items > 0;
 }
 
 static void emit_tile(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_window_attention *a = node;
     const ist_tensor content = a->reuse.content;
-    tiles t = tiles_of(a);
+    tiles t = tiles_of(p, a);
     bool aligned = (a->qkv.ld | a->qkv.c0 | a->y.ld | a->y.c0) % 4 == 0;
-    ist_defines d =
-        ist_defines_of(p, "-DWS=%d -DPARTS=%d -DITEMS=%d%s", a->ws, t.parts, t.items, aligned ? " -DALIGNED" : "");
+    ist_defines d = ist_defines_of(p, "-DWS=%d -DQUERIES=%d -DKEYS=%d -DKEY_TILE=%d -DITEMS=%d%s", a->ws, t.queries,
+                                   t.keys, t.key_tile, t.items, aligned ? " -DALIGNED" : "");
     (void)v, (void)way;
     const ist_window_args by_value = leave_out(a, &d);
     ist_launch l = launch_of(p, a);
