@@ -79,23 +79,24 @@ static const shape odd = {2, 4, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1}, whole = {2, 4, 6
 static const shape points = {2, 4, 6, 136, 24, 1, 1, 1, 0, 0, 0, 0}, few = {2, 9, 8, 16, 16, 3, 3, 1, 1, 1, 1, 1};
 static const shape tokens = {2, 4, 6, 3, 24, 1, 1, 1, 0, 0, 0, 0}, tiles = {1, 28, 30, 16, 32, 3, 3, 1, 1, 1, 1, 1};
 static const shape deep = {1, 24, 24, 64, 64, 3, 3, 1, 1, 1, 1, 1}, thin = {2, 4, 6, 40, 24, 1, 1, 1, 0, 0, 0, 0};
+static const shape image = {2, 11, 15, 3, 20, 3, 3, 2, 1, 1, 1, 1};
 
 /* The first of those; fails when there is none: a new variant needs a shape of its own here. */
 static shape shape_for(const ist_variant *v) {
-    const shape all[] = {odd, whole, points, thin, few, tokens, tiles, deep};
+    const shape all[] = {odd, whole, points, thin, few, tokens, tiles, deep, image};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         if (takes(v, all[i])) return all[i];
     cr_assert_fail("%s takes none of the shapes", v->name);
     return odd;
 }
-/* Tiles of the portable source differ in their sizes only, and PoCL compiles each anew, large ones for seconds: fewer cases
- * of all but one of them are enough. */
+/* Tiles of the portable source differ in their sizes only, and PoCL compiles each anew, large ones for seconds: fewer
+ * cases of all but one of them are enough. */
 static bool is_another_tile(const ist_variant *v, const char *one) {
     return v->machine == IST_MACHINE_PORTABLE && v->sources && strstr(v->sources, "portable/conv_tile") &&
            strcmp(v->name, one);
 }
-/* Tiles that a quick run in half leaves out: their kernels are those of the four that stay, at other sizes, and all of them
- * run in float. */
+/* Tiles that a quick run in half leaves out: their kernels are those of the four that stay, at other sizes, and all of
+ * them run in float. */
 static bool waits_for_full(const ist_variant *v) {
     return optest_quick() && optest_half() && is_another_tile(v, "tile_32x32") && is_another_tile(v, "tile_128x128") &&
            is_another_tile(v, "slices_32x32") && is_another_tile(v, "winograd4_32x64");
@@ -138,7 +139,8 @@ Test(conv, epilogues) {
     unsigned salt = 100;
     EACH(v) {
         shape s = shape_for(v);
-        for (int bits = 0; bits < 128; bits += (optest_small() || is_another_tile(v, "tile_32x32") ? 11 : 1) * step_of(v))
+        for (int bits = 0; bits < 128;
+             bits += (optest_small() || is_another_tile(v, "tile_32x32") ? 11 : 1) * step_of(v))
             check_case(v, 1, s, convtest_combination(bits), IST_ELEM_T, -1, salt++);
     }
 }
@@ -214,7 +216,8 @@ Test(conv, few_channels) {
         {2, 63, 90, 3, 32, 3, 3, 2, 1, 1, 1, 1},    {2, 200, 202, 16, 16, 3, 3, 1, 1, 1, 1, 1},
         {1, 80, 61, 32, 16, 2, 2, 1, 0, 0, 1, 1},   {1, 60, 61, 16, 32, 2, 2, 1, 0, 0, 1, 1},
         {1, 60, 61, 8, 16, 2, 2, 1, 0, 0, 1, 1},    {1, 64, 70, 32, 16, 3, 3, 2, 1, 1, 1, 1},
-        {1, 300, 300, 32, 24, 1, 1, 1, 0, 0, 0, 0},
+        {1, 300, 300, 32, 24, 1, 1, 1, 0, 0, 0, 0}, {1, 33, 140, 4, 64, 3, 2, 1, 1, 1, 1, 0},
+        {2, 20, 150, 1, 7, 2, 3, 2, 0, 1, 1, 1},    {1, 9, 300, 2, 17, 3, 3, 1, 2, 0, 0, 2},
     };
     EACH(v)
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && is_special(v); i++)

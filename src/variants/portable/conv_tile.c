@@ -50,8 +50,6 @@ static int side_by_side(const ist_conv_tile *r) {
     return room > 0 ? room : 1;
 }
 
-static const double start = 6300; /* of a launch */
-
 /* All but that, fitted on one GPU (perf/notes/portable_gpu.md): groups that find room run side by side, those that do
  * not after them; a step takes as long as the products of all, and what nothing hides. */
 static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation) {
@@ -66,11 +64,10 @@ static double groups_time(const ist_plan *p, const ist_conv_tile *r, double grou
 }
 
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps) {
-    return start + groups_time(p, r, tiles, steps, 0);
+    return IST_CONV_TILE_START + groups_time(p, r, tiles, steps, 0);
 }
 
-/* Of an output in an epilogue. */
-static double activation_time(ist_act act) {
+double ist_conv_tile_activation(ist_act act) {
     return act == IST_ACT_GELU ? 0.113 : act == IST_ACT_SILU || act == IST_ACT_SIGMOID ? 0.068 : 0;
 }
 
@@ -83,8 +80,8 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
     const double pixels = (double)q.x.n * q.oh * q.ow, tiles = ceil(pixels / r->mr) * ist_div_up(q.f.out, bn);
     if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
         return 100 * tiles * r->mr * bn * r->bk * (slices_of(r) * ist_div_up(steps, slices_of(r))) * way / cycle;
-    const double activation = way > 1 ? 0 : activation_time(q.o->epi.act);
-    return start + groups_time(p, r, tiles * way, steps, activation) +
+    const double activation = way > 1 ? 0 : ist_conv_tile_activation(q.o->epi.act);
+    return IST_CONV_TILE_START + groups_time(p, r, tiles * way, steps, activation) +
            (way > 1 ? IST_CONV_TILE_NEXT + (1 + way) * pixels * q.f.out * sum : 0);
 }
 

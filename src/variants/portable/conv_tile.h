@@ -9,8 +9,11 @@
 size_t ist_conv_tile_local_bytes(const ist_conv_tile *r);
 /* Nanoseconds of a launch of `tiles` tiles on a GPU, each the sum of `steps` steps of r->bk inputs. */
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps);
-/* And of a launch behind that one, beside its work. */
+/* Of a launch, beside its work; of one behind it. */
+#define IST_CONV_TILE_START 6300.0
 #define IST_CONV_TILE_NEXT 4600.0
+/* And of an output's activation, on a compute unit. */
+double ist_conv_tile_activation(ist_act act);
 /* -D options of the storage of a convolution's operands; whether all of them begin at multiples of four elements. */
 ist_defines ist_conv_tile_storage(const ist_plan *p, const ist_conv_problem *q);
 bool ist_conv_tile_whole(ist_tensor x);
