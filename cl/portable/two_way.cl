@@ -7,7 +7,7 @@
  * barriers. */
 #define HEADS  8
 #define CP     (BLOCKS * 64)
-#define LANES  64
+#define LANES  (K % GROUP ? 64 : GROUP) /* of image_merge */
 #define OWN    ((K + GROUP - 1) / GROUP)
 #define CHANNEL(j) min(lane + (j) * GROUP, K - 1) /* work-items without one repeat the last */
 #define COLUMNS   ((CP + GROUP - 1) / GROUP)
@@ -302,7 +302,7 @@ image_merge(__global T *y, __global const float *part, __global const float *w, 
     for (int g = lane; g < groups; g += LANES) m = fmax(m, first[(size_t)g * CP * (K + 2) + c]);
     work[lane] = m;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int l = 0; l < LANES; l++) m = fmax(m, work[l]);
+    for (int l = 0; l < min(LANES, groups); l++) m = fmax(m, work[l]);
     for (int j = 0; j < K / LANES; j++) o[j] = 0.0f;
     for (int g0 = 0; g0 < groups; g0 += LANES) {
         __global const float *p = first + (size_t)min(g0 + lane, groups - 1) * CP * (K + 2);
@@ -311,9 +311,10 @@ image_merge(__global T *y, __global const float *part, __global const float *w, 
         factor[lane] = f;
         work[lane] = own;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int l = 0; l < LANES; l++) sum += work[l];
+        const int count = min(LANES, groups - g0);
+        for (int l = 0; l < count; l++) sum += work[l];
         for (int j = 0; j < K / LANES; j++)
-            for (int l0 = 0; l0 < LANES; l0 += BATCH) {
+            for (int l0 = 0; l0 < count; l0 += BATCH) {
                 float v[BATCH];
 #pragma unroll
                 for (int l = 0; l < BATCH; l++) {

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { HEADS = IST_TWO_WAY_HEADS, COLUMNS = IST_BLOCK_COLUMNS, GROUP_ROWS = 32, GROUP_ROWS_MAX = 256 };
+enum { HEADS = IST_TWO_WAY_HEADS, MERGE_LANES = 64, GROUP_ROWS = 32, GROUP_ROWS_MAX = 256 };
 enum { LOCAL_ROOM = 24 << 10 /* bytes of local memory for eight rows of the image */ };
 
 /* Image rows that a group keeps in local memory. */
@@ -143,14 +143,15 @@ static void merge(ist_plan *p, const ist_absorbed_kernels *k, const ist_merge_jo
     ist_defines defines = defines_of(p, k, job->k, job->tokens);
     const ist_image_merge_args by_value = {.tokens = job->tokens, .groups = parts.h, .d = job->d, .y_ld = y.ld};
     size_t n = (size_t)parts.n, columns = (size_t)job->tokens * HEADS;
+    size_t lanes = job->k % k->items ? MERGE_LANES : (size_t)k->items;
     ist_plan_launch(p,
                     &(ist_launch){.label = label,
                                   .op = "portable/two_way",
                                   .defines = defines.text,
                                   .kernel = "image_merge",
                                   .dims = 3,
-                                  .global = {COLUMNS, columns, n},
-                                  .local = {COLUMNS, 1, 1},
+                                  .global = {lanes, columns, n},
+                                  .local = {lanes, 1, 1},
                                   .args = {IST_OUT(y), IST_IN(parts), IST_IN(weights), IST_IN(bias),
                                            IST_IN(ist_plan_current_limit(p)), IST_STRUCT(image_merge_args, &by_value)},
                                   .arg_count = 6,
