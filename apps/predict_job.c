@@ -283,11 +283,13 @@ static void finish_opening(predict_job *job, opening *o, bool wanted) {
 
 /* On a device that serves one process at a time, or has no memory left, those that compile ahead are in the way. */
 static ist_status open_first(predict_job *job, const ist_config *config, ist_error *err) {
-    ist_status (*open)(const ist_config *, ist_engine **, ist_error *) =
-        job->options->apart ? ist_engine_open_apart : ist_open;
-    ist_status status = open(config, &job->engine, err);
+    ist_status (*open)(const ist_config *, struct ist_jobs *, ist_engine **, ist_error *) =
+        job->options->apart ? ist_engine_open_apart : ist_ahead_open;
+    ist_status status = open(config, job->helpers.jobs, &job->engine, err);
     bool refused = status == IST_E_NO_DEVICE || status == IST_E_DEVICE || status == IST_E_DEVICE_MEMORY;
-    return refused && ahead_stop(&job->helpers) ? open(config, &job->engine, err) : status;
+    if (refused && ahead_stop(&job->helpers)) status = open(config, NULL, &job->engine, err);
+    if (!status) ahead_opened(&job->helpers);
+    return status;
 }
 
 int predict_open_engine(predict_job *job) {

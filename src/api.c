@@ -164,7 +164,7 @@ static ist_status check_config(const ist_config *c, ist_error *err) {
     return IST_OK;
 }
 
-ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+ist_status ist_ahead_open(const ist_config *config, struct ist_jobs *jobs, ist_engine **engine, ist_error *err) {
     if (!engine) return ist_fail(err, IST_E_ARGUMENT, "ist_open: no place for the engine");
     *engine = NULL;
     if (!config || config->struct_size < sizeof config->struct_size || config->struct_size > sizeof *config)
@@ -180,7 +180,11 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     ist_trust_options trust;
     IST_TRY(check_trust(&full, &trust, err));
     if (full.trust) full.trust = &trust;
-    return ist_engine_open(&full, engine, err);
+    return ist_engine_open(&full, jobs, engine, err);
+}
+
+ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *err) {
+    return ist_ahead_open(config, NULL, engine, err);
 }
 
 /* ---- who may come in ---- */

@@ -438,24 +438,3 @@ Test(core_plan, each_branch_has_a_work_queue) {
     cr_expect_eq(ist_plan_work_queue(plan).buffer, main.buffer);
     end();
 }
-
-/* Of three programs, the last first: each process has every second one, and a finished plan has none to share. */
-Test(core_plan, shares_of_the_programs) {
-    static const char *const defines[] = {"-DFIRST", "-DSECOND", "-DFIRST", "-DTHIRD"};
-    begin(NULL);
-    ist_tensor x = ist_plan_input(plan, 1, 1, 4, 4, IST_ELEM_T);
-    for (int i = 0; i < 4; i++) fill_by(defines[i], x, i, 1.0f, IST_ARG_INOUT);
-    int before = ist_device_builds(device).built;
-    cr_assert_eq(ist_plan_build_share(plan, 1, 2, &err), IST_OK, "%s", err.text);
-    cr_expect_eq(ist_device_builds(device).built - before, 1, "SECOND");
-    cr_assert_eq(ist_plan_build_share(plan, 0, 2, &err), IST_OK, "%s", err.text);
-    cr_expect_eq(ist_device_builds(device).built - before, 3, "THIRD and FIRST");
-    finish();
-    cr_expect_eq(ist_device_builds(device).built - before, 3);
-    cr_expect_eq(ist_plan_build_share(plan, 0, 2, &err), IST_E_STATE);
-    end();
-    begin(NULL);
-    fill_by("-Dfill_rows=0", ist_plan_input(plan, 1, 1, 4, 4, IST_ELEM_T), 0, 1.0f, IST_ARG_INOUT);
-    cr_expect_eq(ist_plan_build_share(plan, 0, 1, &err), IST_E_BUILD);
-    end();
-}

@@ -13,7 +13,7 @@
  *                              before D give none until one is (or ten seconds have passed)
  *     FAKE_ENGINE=closed:D     device D does not open
  *     FAKE_ENGINE=held:N       N processes that compile ahead hold the device until they are ended; each leaves a file
- *                              in the folder FAKE_AHEAD, "part PART of PARTS"
+ *                              in the folder FAKE_AHEAD, "part PART"
  *     FAKE_ENGINE=refuse:W     an image W pixels wide is refused with IST_E_DEVICE_MEMORY
  *     FAKE_ENGINE=receive:N    receiving batch N fails with IST_E_MEMORY
  *     FAKE_ENGINE=nan:N        batch N's first box is not a number
@@ -111,7 +111,7 @@ static int open_lock(void) {
 static bool is_held(long processes) {
     char path[400];
     for (long part = 0; part < processes; part++) {
-        snprintf(path, sizeof path, "%s/part %ld of %ld", getenv("FAKE_AHEAD"), part, processes);
+        snprintf(path, sizeof path, "%s/part %ld", getenv("FAKE_AHEAD"), part);
         while (access(path, F_OK)) sched_yield();
     }
     int lock = open_lock();
@@ -141,8 +141,13 @@ ist_status ist_open(const ist_config *config, ist_engine **engine, ist_error *er
     return IST_OK;
 }
 
-ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err) {
+ist_status ist_ahead_open(const ist_config *config, struct ist_jobs *jobs, ist_engine **engine, ist_error *err) {
+    (void)jobs;
     return ist_open(config, engine, err);
+}
+
+ist_status ist_engine_open_apart(const ist_config *config, struct ist_jobs *jobs, ist_engine **engine, ist_error *err) {
+    return ist_ahead_open(config, jobs, engine, err);
 }
 
 void ist_close(ist_engine **engine) {
@@ -563,17 +568,29 @@ ist_status ist_engine_read_kept(ist_engine *engine, const char *name, ist_kept *
     return IST_OK;
 }
 
+size_t ist_ahead_bytes(void) {
+    return 1;
+}
+
+void ist_ahead_begin(struct ist_jobs *jobs, int parts) {
+    (void)jobs, (void)parts;
+}
+
+void ist_ahead_end(struct ist_jobs *jobs, bool opened) {
+    (void)jobs, (void)opened;
+}
+
 bool ist_ahead_path(const ist_config *config, char *path, size_t size) {
     (void)config;
     if (wish("held") > 0) snprintf(path, size, "%s/compiled", getenv("FAKE_AHEAD"));
     return wish("held") > 0;
 }
 
-ist_status ist_ahead_compile(const ist_config *config, int part, int parts, ist_error *err) {
-    (void)config;
+ist_status ist_ahead_compile(const ist_config *config, struct ist_jobs *jobs, int part, ist_error *err) {
+    (void)config, (void)jobs;
     char path[400];
     int lock = open_lock();
-    snprintf(path, sizeof path, "%s/part %d of %d", getenv("FAKE_AHEAD"), part, parts);
+    snprintf(path, sizeof path, "%s/part %d", getenv("FAKE_AHEAD"), part);
     if (flock(lock, LOCK_SH) || close(open(path, O_WRONLY | O_CREAT, 0666)))
         return ist_fail(err, IST_E_IO, "%s: cannot write it", path);
     for (;;) pause();

@@ -5,8 +5,14 @@
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void probe(__global uint *out, __global const uint *in) {
     const int n = in[0] & 1u ? min((int)(in[1] & 63u), 60) : 40;
     for (int i = 0; i < n; i++) out[i] = 0;
+#ifdef __NV_CL_C_VERSION
+#pragma unroll 1 /* it takes a second to compile otherwise */
+#endif
     for (int k = 0; k < 2; k++) {
         uint count[256];
+#ifdef __NV_CL_C_VERSION
+#pragma unroll 1
+#endif
         for (int d = 0; d < 256; d++) count[d] = in[d] & k;
         for (int i = 0; i < n; i++) out[i] += count[in[i] >> k & 255u]++;
     }

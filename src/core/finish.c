@@ -238,9 +238,10 @@ static ist_status create_unit(ist_plan *p, int unit, bool all, ist_error *err) {
     return IST_OK;
 }
 
-/* The other process of a first start begins with the programs of later units (ist_plan_compile), all but their series:
- * so these come before them here, and those are found. */
+/* On a CPU the other process of a first start begins with the programs of later units (ist_plan_compile), all but their
+ * series: so these come before them here, and those are found. */
 static ist_status create_kernels(ist_plan *p, ist_error *err) {
+    ist_programs_gather(p->device);
     for (int unit = 0; unit <= 1; unit++) IST_TRY(create_unit(p, unit, true, err));
     for (int unit = 2; unit <= p->unit; unit++) IST_TRY(create_unit(p, unit, false, err));
     for (int unit = p->unit; unit > 1; unit--) IST_TRY(create_unit(p, unit, true, err));
@@ -330,25 +331,6 @@ ist_status ist_plan_compile(ist_plan *p, ist_error *err) {
         IST_TRY(compile_kernels(p, unit, false, count / 2, err));
         IST_TRY(compile_kernels(p, unit, true, p->node_count, err));
         IST_TRY(compile_kernels(p, unit, false, p->node_count, err));
-    }
-    return IST_OK;
-}
-
-/* The process that runs the frame builds from the first to the last, and finds what others have built when it is there:
- * so they begin at the end. */
-ist_status ist_plan_build_share(ist_plan *p, int part, int parts, ist_error *err) {
-    if (p->finished) return ist_fail(err, IST_E_STATE, "plan: finished, its programs are built");
-    if (p->error.code) {
-        if (err) *err = p->error;
-        return p->error.code;
-    }
-    int number = 0;
-    for (size_t n = p->node_count; n-- > 0;) {
-        const ist_launch *l = &p->nodes[n].launch;
-        cl_kernel kernel = NULL;
-        if (first_of_program(p, n) != n || number++ % parts != part) continue;
-        IST_TRY(ist_kernel_create(p->device, l->op, l->isa, l->defines, l->kernel, &kernel, err));
-        ist_kernel_release(&kernel);
     }
     return IST_OK;
 }

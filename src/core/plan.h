@@ -205,9 +205,6 @@ void ist_plan_unbind(ist_plan *plan, cl_mem buffer);
  * on zeroed buffers, so that a platform that compiles at the first launch has compiled them all. Nothing else can be
  * done with such a plan. */
 ist_status ist_plan_compile(ist_plan *plan, ist_error *err);
-/* For a plan that is recorded and not finished: builds every `parts`th of its programs, counted from the last, which is
- * number 0, beginning with number `part`: what is left in the device's cache is the point of it. */
-ist_status ist_plan_build_share(ist_plan *plan, int part, int parts, ist_error *err);
 /* Replays from here on leave out the sections whose bits are set; 0: none. */
 void ist_plan_leave_out(ist_plan *plan, unsigned sections);
 /* Enqueues the whole frame, which ends where the main lane does. A frame with branches flushes both lanes: `scope` is

@@ -496,6 +496,8 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     }
     for (int i = 0; i < l->arg_count; i++)
         if (is_tensor_arg(&l->args[i]) && touch(p, &l->args[i], (int)p->node_count - 1, l->label)) return;
+    ist_program_part program = ist_plan_program(l);
+    if (!p->options.late) ist_program_announce(p->device, &program);
     for (int i = 0; i < l->arg_count; i++)
         if (is_tensor_arg(&l->args[i]) && ist_has(l->args[i].tensor))
             ist_plan_buffer_of(p, l->args[i].tensor)->sides |= side_now(p);

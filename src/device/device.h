@@ -91,6 +91,7 @@ typedef struct ist_device_options {
     void *cl_context, *cl_device, *cl_queue; /* adopt all three, or none */
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
     ist_probing probing;
+    struct ist_jobs *jobs; /* what workers are to do (jobs.h), where that is of use; NULL: there are none */
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. The first time for a driver that
@@ -139,6 +140,14 @@ ist_status ist_program_text(const ist_program_part *part, char **text, ist_error
 #define ist_programs_join(...) ist_programs_join_at(IST_HERE, __VA_ARGS__)
 ist_status ist_programs_join_at(ist_site site, ist_device *device, const ist_program_part *parts, int count,
                                 ist_error *err);
+
+/* Says that the program will be wanted; and, when all have been named, builds those that nobody else has taken and
+ * waits for the others. What is missing then is built when a kernel asks for it. Nothing where there are no workers
+ * (ist_device_options.jobs). */
+void ist_program_announce(ist_device *device, const ist_program_part *part);
+void ist_programs_gather(ist_device *device);
+/* In a worker, on the device that the list is for: does jobs until there are no more. */
+void ist_device_work(ist_device *device, struct ist_jobs *jobs, int worker);
 
 /* How what one process compiles serves another that opens the same device. */
 typedef enum ist_sharing {

@@ -3,6 +3,7 @@
 #include "device/state.h"
 
 #include "base/mem.h"
+#include "device/jobs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static int leave_out(ist_device_info *list, cl_device_id *ids, int count, uint64
     return kept;
 }
 
-static ist_status open_own(ist_device *d, const char *spec, uint64_t without, ist_error *err) {
+static ist_status open_own(ist_device *d, const char *spec, uint64_t without, ist_jobs *jobs, ist_error *err) {
     ist_device_info *list = NULL;
     cl_device_id *ids = NULL;
     int count = 0, chosen = 0;
@@ -38,6 +39,8 @@ static ist_status open_own(ist_device *d, const char *spec, uint64_t without, is
     free(list);
     free(ids);
     if (status != IST_OK) return status;
+    if (jobs && ist_device_sharing(&d->facts) == IST_SHARES_PROGRAMS && ist_jobs_are_for(jobs, d->facts.index))
+        d->jobs = jobs; /* workers open it now, too */
 
     cl_int rc = clGetDeviceInfo(d->id, CL_DEVICE_PLATFORM, sizeof d->platform, &d->platform, NULL);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "platform of %s", d->facts.name);
@@ -135,7 +138,7 @@ static ist_status open_one(const ist_device_options *options, const char *spec, 
         return status;
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
-    status = adopted ? adopt(d, options, err) : open_own(d, spec, without, err);
+    status = adopted ? adopt(d, options, err) : open_own(d, spec, without, options->jobs, err);
     if (status == IST_OK) status = prepare_driver(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);

@@ -226,6 +226,17 @@ int ist_probe_find(const char *name) {
     return -1;
 }
 
+static ist_program_part part_of(const struct probe *p, char source[64]) {
+    snprintf(source, 64, "probe/%s", p->source ? p->source : p->name);
+    return (ist_program_part){source, p->isa, p->options ? p->options : ""};
+}
+
+size_t ist_probe_bytes(int probe) {
+    char source[64];
+    ist_program_part part = part_of(&probes[probe], source);
+    return ist_program_bytes(&part);
+}
+
 /* Native vectors of 16 floats say that the system keeps their registers. */
 bool ist_probe_may_run(const ist_device *d, int probe) {
     const struct probe *p = &probes[probe];
@@ -269,9 +280,8 @@ static ist_status run_probe(ist_device *d, bench *b, const struct probe *p, bool
     cl_kernel kernel;
     ist_error *first = why->code ? NULL : why;
     *holds = false;
-    snprintf(source, sizeof source, "probe/%s", p->source ? p->source : p->name);
-    if (ist_kernel_create(d, source, p->isa, p->options ? p->options : "", "probe", &kernel, first) != IST_OK)
-        return IST_OK;
+    ist_program_part part = part_of(p, source);
+    if (ist_kernel_create(d, part.op, part.isa, part.defines, "probe", &kernel, first) != IST_OK) return IST_OK;
     *holds = computes(d, b, p, kernel, &status, err);
     ist_kernel_release(&kernel);
     return status;

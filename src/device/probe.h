@@ -41,6 +41,15 @@ typedef struct ist_probe_course {
 ist_status ist_probes_run(ist_device *device, const ist_probe_course *course, ist_probe_result *results, ist_error *why,
                           ist_error *err);
 
+/* Bytes of its source, which say how long it takes compared with others. */
+size_t ist_probe_bytes(int probe);
+
+/* ---- workers.c ---- */
+
+/* Runs those whose result is unknown in the device's workers, if it has any. What is still unknown afterwards was not
+ * done, or ended the worker that ran it. */
+void ist_probes_by_workers(ist_device *device, ist_probe_result *results);
+
 /* ---- probe_apart.c ---- */
 
 /* Runs those whose result is unknown in other processes, which begin again behind a probe that ended one. What is still

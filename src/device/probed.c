@@ -124,13 +124,15 @@ static bool any_unknown(const ist_probe_result *results) {
     return false;
 }
 
-/* Where none holds they run here again, but for those that a driver did not survive, to say why. *keep: whether the
+/* Workers run them where there are any; what they have not done, and what ended one of them, is another process's.
+ * Where none holds they run here again, but for those that a driver did not survive, to say why. *keep: whether the
  * results tell of the driver and of nothing else. */
 static ist_status run_probes(ist_device *d, const char *cache_dir, ist_probing probing, ist_probe_result *results,
                              bool *keep, ist_error *err) {
     ist_error why = {0};
     ist_probe_course here = {.backwards = probing == IST_PROBING_HERE};
-    *keep = probing != IST_PROBING_APART || ist_probes_apart(d, cache_dir, results);
+    ist_probes_by_workers(d, results);
+    *keep = probing != IST_PROBING_APART || !any_unknown(results) || ist_probes_apart(d, cache_dir, results);
     bool none = !caps_of(results, IST_PROBE_HOLDS);
     for (int i = 0; i < ist_probe_count(); i++)
         if (none && results[i] == IST_PROBE_FAILS) results[i] = IST_PROBE_UNKNOWN;

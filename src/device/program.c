@@ -124,6 +124,15 @@ static int sources_of(const ist_program_part *part, const ist_source **sources, 
     return (sources[count++] = find_source(missing)) ? count : -1;
 }
 
+size_t ist_program_bytes(const ist_program_part *part) {
+    const ist_source *sources[MAX_SOURCES];
+    char missing[64];
+    size_t size = 0;
+    int count = sources_of(part, sources, missing, sizeof missing);
+    for (int i = 0; i < count; i++) size += strlen(sources[i]->text);
+    return size;
+}
+
 ist_status ist_program_text(const ist_program_part *part, char **text, ist_error *err) {
     const ist_source *sources[MAX_SOURCES];
     char missing[64];
@@ -193,6 +202,11 @@ static ist_status shared_program(ist_site site, ist_device *d, const ist_program
     IST_TRY(keep_program(d, key, program, -1, err));
     *out = &d->programs[d->program_count - 1];
     return IST_OK;
+}
+
+ist_status ist_program_make(ist_device *d, const ist_program_part *part, ist_error *err) {
+    const ist_program *program = NULL;
+    return shared_program(IST_HERE, d, part, &program, err);
 }
 
 static int by_key(const void *a, const void *b) {

@@ -39,6 +39,7 @@ struct ist_device {
     ist_program *programs;
     size_t program_count, program_cap;
     char *cache_dir; /* NULL: no cache */
+    struct ist_jobs *jobs; /* what workers do for this device; NULL: there are none */
     ist_build_stats builds;
     uint64_t memory_now, memory_peak;
     ist_ledger ledger;
@@ -108,6 +109,11 @@ ist_status ist_ptx_retarget(ist_device *device, const char *options, const char 
 /* ist_programs_join on any device. */
 ist_status ist_programs_join_now(ist_site site, ist_device *device, const ist_program_part *parts, int count,
                                  ist_error *err);
+
+/* Builds the program, for the cache or for kernels to come. */
+ist_status ist_program_make(ist_device *device, const ist_program_part *part, ist_error *err);
+/* Bytes of its source; 0 when there is none. */
+size_t ist_program_bytes(const ist_program_part *part);
 
 void ist_programs_release(ist_device *device);
 

@@ -1,12 +1,15 @@
 /* Compiling for another process: see ahead.h. */
 #include "pipeline/ahead.h"
 
+#include "device/jobs.h"
 #include "models/models.h"
 #include "pipeline/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert((int)IST_AHEAD_MOST == (int)IST_JOBS_WORKERS, "each of them is a worker");
 
 static const char *or_empty(const char *s) {
     return s ? s : "";
@@ -20,8 +23,8 @@ bool ist_ahead_path(const ist_config *c, char *path, size_t size) {
     snprintf(numbers, sizeof numbers, "%016llx %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d",
              (unsigned long long)sources.hash[0], (int)c->precision, c->input_size, c->batch, c->max_objects,
              (int)c->match, c->max_targets, (int)c->prompts, c->classes != NULL, c->segmenter_size, c->input_width,
-             c->input_height, c->max_points, c->multimask, c->low_res, c->mask_prompts,
-             (int)c->resize_order, c->stored_constants, c->nms_iou > 0, (int)c->window, c->tiles ? c->tiles->batch : 0);
+             c->input_height, c->max_points, c->multimask, c->low_res, c->mask_prompts, (int)c->resize_order,
+             c->stored_constants, c->nms_iou > 0, (int)c->window, c->tiles ? c->tiles->batch : 0);
     if (c->everything) {
         const ist_everything *v = c->everything;
         snprintf(everything, sizeof everything, "%d %d %g %g %g %g %d %g %d %d %d", v->points_per_side,
@@ -95,37 +98,73 @@ static ist_status find_device(const char *spec, ist_device_info *info, ist_error
     return status;
 }
 
-/* How many of `parts` processes are of use. A context of a GPU takes some hundred megabytes of its memory. */
-static int useful(const ist_device_info *info, int parts) {
+/* How many other processes are of use. A context of a GPU takes some hundred megabytes of its memory. */
+static int useful(const ist_device_info *info) {
     const uint64_t bytes_each = UINT64_C(4) << 30;
     if (ist_device_sharing(info) != IST_SHARES_PROGRAMS) return 1;
     uint64_t room = info->global_bytes / bytes_each;
-    return room < (uint64_t)parts ? (room ? (int)room : 1) : parts;
+    return room < IST_AHEAD_MOST ? (room ? (int)room : 1) : IST_AHEAD_MOST;
 }
 
-static ist_status compile_part(const ist_config *config, const ist_device_info *info, int part, int parts,
-                               ist_error *err) {
-    ist_sharing sharing = ist_device_sharing(info);
+/* The last kernels first. */
+static ist_status compile_late(const ist_config *config, ist_error *err) {
     ist_engine *e = NULL;
-    if (sharing == IST_SHARES_NOTHING) return IST_OK;
-    bool late = sharing == IST_SHARES_LAUNCHES;
-    IST_TRY(ist_engine_open_as(config, late ? IST_OPEN_LATE : IST_OPEN_SHARE, NULL, &e, err));
     ist_plan *plans[IST_PLANS_MAX];
-    int count = ist_engine_plans(e, plans);
-    ist_status status = late && count ? compile(e, err) : IST_OK;
-    for (int i = count - 1; i >= 0 && !late && !status; i--)
-        status = ist_plan_build_share(plans[i], part, parts, err);
+    IST_TRY(ist_engine_open_as(config, IST_OPEN_LATE, NULL, &e, err));
+    ist_status status = ist_engine_plans(e, plans) ? compile(e, err) : IST_OK;
     ist_engine_close(&e);
     return status;
 }
 
-ist_status ist_ahead_compile(const ist_config *config, int part, int parts, ist_error *err) {
-    char path[1200];
+static ist_status work(const ist_config *config, ist_jobs *jobs, int part, ist_error *err) {
+    ist_device *d = NULL;
+    char number[16];
+    int index = ist_jobs_device(jobs);
+    snprintf(number, sizeof number, "%d", index);
+    ist_device_options options = {.spec = number, .cache_dir = config->cache_dir, .probing = IST_PROBING_NONE};
+    if (index >= 0) IST_TRY(ist_device_open(&options, &d, err));
+    if (d) ist_device_work(d, jobs, part);
+    ist_device_close(&d);
+    return part || ist_jobs_good(jobs) ? IST_OK : ist_fail(err, IST_E_STATE, "the engine did not open");
+}
+
+/* Contexts are made one after the other. The first processes do not wait until it is known that they are wanted, so
+ * that theirs are there early and probe while the others' are made. */
+static ist_status compile_part(const ist_config *config, ist_jobs *jobs, int part, ist_error *err) {
+    enum { AT_ONCE = 7 };
     ist_device_info info;
-    if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
+    if (part >= AT_ONCE && ist_jobs_device(jobs) < 0) return IST_OK;
     IST_TRY(find_device(config->device, &info, err));
-    parts = useful(&info, parts);
-    if (part < parts) IST_TRY(compile_part(config, &info, part, parts, err));
-    if (part) return IST_OK;
+    if (part >= useful(&info)) return IST_OK;
+    switch (ist_device_sharing(&info)) {
+    case IST_SHARES_LAUNCHES:
+        return compile_late(config, err);
+    case IST_SHARES_PROGRAMS:
+        return work(config, jobs, part, err);
+    default:
+        return IST_OK;
+    }
+}
+
+size_t ist_ahead_bytes(void) {
+    return ist_jobs_bytes();
+}
+
+void ist_ahead_begin(ist_jobs *jobs, int parts) {
+    ist_jobs_begin(jobs, parts);
+}
+
+void ist_ahead_end(ist_jobs *jobs, bool opened) {
+    ist_jobs_end(jobs, opened);
+}
+
+ist_status ist_ahead_compile(const ist_config *config, ist_jobs *jobs, int part, ist_error *err) {
+    char path[1200];
+    if (!ist_ahead_path(config, path, sizeof path)) return ist_fail(err, IST_E_STATE, "no folder for kernels");
+    if (part < 0 || part >= IST_AHEAD_MOST || !ist_jobs_enter(jobs, part))
+        return ist_fail(err, IST_E_STATE, "process %d cannot share memory with others", part);
+    ist_status status = compile_part(config, jobs, part, err);
+    ist_jobs_leave(jobs, part);
+    if (status || part) return status;
     return ist_cache_make_mark(path) ? IST_OK : ist_fail(err, IST_E_IO, "cannot write %s", path);
 }

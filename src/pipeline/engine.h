@@ -144,18 +144,17 @@ int ist_engine_plans(const ist_engine *engine, ist_plan *plans[IST_PLANS_MAX]);
 /* Embeddings that lie beside each other in `embedding`: those of a batch, or of crops. */
 int ist_engine_embeddings(const ist_engine *engine);
 
-/* All arguments have been checked by src/api.c. */
-ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err);
+/* All arguments have been checked by src/api.c. `jobs`: of the workers that compile for it (ahead.h), or NULL. */
+ist_status ist_engine_open(const ist_config *config, struct ist_jobs *jobs, ist_engine **engine, ist_error *err);
 /* FRAMES: by the device's tuning record if there is one. KEPT: keeping the tensors that models name (inspect.h). LATE:
- * with a plan for ist_plan_compile only, and with none where a CPU's kernels are not those of CPUs; SHARE: with a
- * plan for ist_plan_build_share only, and without slots (both in a process that others do without, ahead.h). RECORDED:
- * with a plan that is only looked at, and without slots (choice.h). APART: every launch by itself (profile.h). UNTUNED:
- * without a record, noting the problems that could be tuned; TUNED: by the record given (tune.h). */
+ * with a plan for ist_plan_compile only, and with none where a CPU's kernels are not those of CPUs (in a process that
+ * others do without, ahead.h). RECORDED: with a plan that is only looked at, and without slots (choice.h). APART: every
+ * launch by itself (profile.h). UNTUNED: without a record, noting the problems that could be tuned; TUNED: by the record
+ * given (tune.h). */
 typedef enum ist_open_mode {
     IST_OPEN_FRAMES,
     IST_OPEN_KEPT,
     IST_OPEN_LATE,
-    IST_OPEN_SHARE,
     IST_OPEN_RECORDED,
     IST_OPEN_APART,
     IST_OPEN_UNTUNED,

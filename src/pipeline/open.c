@@ -4,6 +4,7 @@
 #include "pipeline/trust.h"
 
 #include "base/mem.h"
+#include "device/jobs.h"
 #include "pipeline/record.h"
 #include "pipeline/tuning_record.h"
 #include "variants/precision.h"
@@ -69,12 +70,7 @@ static ist_status class_filter(const ist_engine *e, const ist_config *config, un
 
 /* Whether the plan is not finished. */
 static bool only_recorded(ist_open_mode mode) {
-    return mode == IST_OPEN_SHARE || mode == IST_OPEN_RECORDED;
-}
-
-/* Whether others do without the process that opens. */
-static bool disposable(ist_open_mode mode) {
-    return mode == IST_OPEN_LATE || mode == IST_OPEN_SHARE;
+    return mode == IST_OPEN_RECORDED;
 }
 
 /* What the frame of an engine consists of. */
@@ -246,8 +242,8 @@ ist_status ist_engine_record_if(ist_engine *e, const ist_config *config, unsigne
     return status;
 }
 
-ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
-                              ist_engine **engine, ist_error *err) {
+static ist_status open_with(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning, ist_jobs *jobs,
+                            ist_engine **engine, ist_error *err) {
     *engine = NULL;
     ist_engine *e = calloc(1, sizeof *e);
     if (!e) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
@@ -276,7 +272,8 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
                                   .cl_device = config->cl_device,
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
-                                  .probing = disposable(mode) ? IST_PROBING_HERE : IST_PROBING_APART};
+                                  .probing = mode == IST_OPEN_LATE ? IST_PROBING_HERE : IST_PROBING_APART,
+                                  .jobs = jobs};
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = ist_precision_choose(e->device, &e->config.precision, err);
     if (!st) st = choose_overlap(e, config, err);
@@ -303,16 +300,21 @@ ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, cons
     return IST_OK;
 }
 
-ist_status ist_engine_open(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return ist_engine_open_as(config, IST_OPEN_FRAMES, NULL, engine, err);
+ist_status ist_engine_open_as(const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
+                              ist_engine **engine, ist_error *err) {
+    return open_with(config, mode, tuning, NULL, engine, err);
+}
+
+ist_status ist_engine_open(const ist_config *config, ist_jobs *jobs, ist_engine **engine, ist_error *err) {
+    return open_with(config, IST_OPEN_FRAMES, NULL, jobs, engine, err);
 }
 
 ist_status ist_engine_open_kept(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return ist_engine_open_as(config, IST_OPEN_KEPT, NULL, engine, err);
+    return open_with(config, IST_OPEN_KEPT, NULL, NULL, engine, err);
 }
 
-ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err) {
-    return ist_engine_open_as(config, IST_OPEN_APART, NULL, engine, err);
+ist_status ist_engine_open_apart(const ist_config *config, ist_jobs *jobs, ist_engine **engine, ist_error *err) {
+    return open_with(config, IST_OPEN_APART, NULL, jobs, engine, err);
 }
 
 void ist_engine_close(ist_engine **engine) {

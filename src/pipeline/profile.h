@@ -8,10 +8,12 @@
 
 #include "isthmus.h"
 
+struct ist_jobs;
+
 /* ist_open of an engine that launches every kernel by itself, where others make one launch of several (core/series.c,
  * on CPUs): same results, somewhat slower, but each kernel has a time of its own. The arguments are not checked: start
- * from ist_config_default() and values that ist_open takes. */
-ist_status ist_engine_open_apart(const ist_config *config, ist_engine **engine, ist_error *err);
+ * from ist_config_default() and values that ist_open takes. `jobs`: as for ist_engine_open. */
+ist_status ist_engine_open_apart(const ist_config *config, struct ist_jobs *jobs, ist_engine **engine, ist_error *err);
 
 /* One kernel launch of the frame. Strings belong to the engine. */
 typedef struct ist_launch_time {
