@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Bare roots of Debian and this checkout in them, for scripts that source this (install_debian.sh, install_container.sh).
+# Bare roots of Debian and this checkout in them, for scripts that source this (install_debian.sh, install_container.sh,
+# runtimes.sh).
 # What is mounted and made is gone when the script ends, however it ends.
 #
 # Environment: ROOTS (folder that keeps the roots, to be used again; default: a temporary one), MIRROR.
@@ -31,21 +32,25 @@ mount_at() {
     mounted="$target $mounted"
 }
 
-# root_at FOLDER SUITE: as debootstrap makes it, or as it was left there, with what programs expect to be mounted.
+# bare_root SUITE: as debootstrap makes it, kept as $roots/bare-SUITE.
+bare_root() {
+    bare=$roots/bare-$1
+    [ ! -e "$bare" ] || return 0
+    rm -rf --one-file-system "$bare.new"
+    mkdir -p "$bare.new"
+    quietly debootstrap --variant=minbase "$1" "$bare.new" "${MIRROR:-http://deb.debian.org/debian}"
+    for f in /etc/apt/apt.conf.d/*; do # how the archive is reached is this machine's affair; a package's file is not
+        if grep -iq 'acquire::' "$f" 2>/dev/null && ! dpkg -S "$f" >/dev/null 2>&1; then cp "$f" "$bare.new/etc/apt/apt.conf.d/"; fi
+    done
+    mv "$bare.new" "$bare"
+}
+
+# root_at FOLDER SUITE: a copy of the bare root, or what was left there, with what programs expect to be mounted.
 root_at() {
-    bare=$roots/bare-$2
-    if [ ! -e "$bare" ]; then
-        rm -rf --one-file-system "$bare.new"
-        mkdir -p "$bare.new"
-        quietly debootstrap --variant=minbase "$2" "$bare.new" "${MIRROR:-http://deb.debian.org/debian}"
-        for f in /etc/apt/apt.conf.d/*; do # how the archive is reached is this machine's affair; a package's file is not
-            if grep -iq 'acquire::' "$f" 2>/dev/null && ! dpkg -S "$f" >/dev/null 2>&1; then cp "$f" "$bare.new/etc/apt/apt.conf.d/"; fi
-        done
-        mv "$bare.new" "$bare"
-    fi
+    bare_root "$2"
     if [ ! -e "$1" ]; then
         rm -rf --one-file-system "$1.new"
-        cp -a "$bare" "$1.new"
+        cp -a "$roots/bare-$2" "$1.new"
         mv "$1.new" "$1"
     fi
     mount_at "$1" --bind "$1" # programs that make mounts of their own want one at /

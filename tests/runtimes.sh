@@ -2,27 +2,31 @@
 # What works on which OpenCL runtime: sh tests/runtimes.sh [RUNTIME...]
 #
 # Prepares every runtime that can be had here, runs the test programs of operators and of models, and the demo frames
-# (predict, compared with the first runtime's results, and verify), and prints a table; of a runtime that the engine
-# refuses, why. Without names it takes all:
+# (predict, whose results the table compares with those of PoCL 3.1, and verify), and prints a table; of a runtime that
+# the engine refuses, why. Without names it takes all:
 #     debian12-pocl debian12-rusticl debian12-oclgrind debian13-pocl debian13-rusticl testing-pocl
-#                      packages of Debian, in a system of their own (debootstrap, which needs root)
+#                      packages of Debian, in a system of their own (roots.sh, which needs root), or here if this is it
 #     intel            Intel's runtime for CPUs (PyPI: intel-opencl-rt), with this system's build, build/gcc
 #     pypi-pocl        PyPI's pocl-binary-distribution, the same way
-#     system-pocl      what is installed here
+#     table            no runtime: prints what has been measured
 # What cannot be prepared is named and left out. rusticl is llvmpipe, on the CPU; it and oclgrind, an interpreter, get the
-# tests' small shapes. A test that takes longer than LIMIT seconds counts as that and not as failed.
+# tests' small shapes, and rusticl one frame without masks. A test that takes longer than LIMIT seconds counts as that and
+# not as failed.
 #
-# Environment: WORK (folder, default build/runtimes; systems stay there, and results: a runtime that has been measured is
-# measured again only when it is named), JOBS (for building, default 1), LIMIT (default 600), NICE (default 19), PARTS (default
-# "operators models folder"). All of it takes hours.
+# Environment: WORK (folder, default build/runtimes; systems stay there, and results: a test that was run at this commit
+# is not run again, so that what was interrupted goes on, unless files that are not committed may have changed it), JOBS
+# (for building, default 1), LIMIT (default 600), NICE (default 19), PARTS (default "operators models folder"), TESTS (a
+# pattern; only test programs of matching names are run). All of it takes hours.
 set -u
-cd "$(dirname "$0")/.." || exit 1
-root=$(pwd)
-work=${WORK:-build/runtimes}
-mkdir -p "$work" && work=$(cd "$work" && pwd) || exit 1
+WORK=${WORK:-$(dirname "$0")/../build/runtimes}
+mkdir -p "$WORK" || exit 1
+ROOTS=$(cd "$WORK" && pwd)
+# shellcheck source=tests/roots.sh
+. "$(dirname "$0")/roots.sh"
+cd "$here" || exit 1
 jobs=${JOBS:-1}
 limit=${LIMIT:-600}
-parts=${PARTS:-operators models folder}
+parts=${PARTS-operators models folder}
 all="debian12-pocl debian13-pocl intel testing-pocl pypi-pocl debian13-rusticl debian12-rusticl debian12-oclgrind"
 named=$*
 unset ISTHMUS_DEVICE ISTHMUS_CAPS OCL_ICD_VENDORS
@@ -30,89 +34,80 @@ unset ISTHMUS_DEVICE ISTHMUS_CAPS OCL_ICD_VENDORS
 say() { echo "==> $*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# The commit of what is built and run, with a + where that has been changed since.
+measured="src include cl apps cmake CMakeLists.txt weights tests/*.c tests/*.h tests/support tests/golden"
+# shellcheck disable=SC2086
+commit=$(git log -1 --abbrev=7 --format=%h -- $measured)$([ -z "$(git status --porcelain -- $measured)" ] || echo +)
+
 # ---- systems ----
 
 packages="cmake ninja-build gcc g++ libc6-dev pkg-config ocl-icd-opencl-dev libjansson-dev libzip-dev libpng-dev
   libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev"
-
-# /proc, /dev and /sys, which drivers read, are there while something runs in a system, and no longer.
-mounted=
-enter() {
-    for m in proc dev sys; do
-        mountpoint -q "$1/$m" && continue
-        mount --bind "/$m" "$1/$m" && mount --make-private "$1/$m" && mounted="$1/$m $mounted"
-    done
-}
-leave() {
-    for m in $mounted; do umount "$m" || say "still mounted: $m"; done
-    mounted=
-}
-trap leave EXIT
-trap 'exit 1' INT TERM HUP
-
 build="cmake -G Ninja -S . -B build/gcc >/dev/null && ninja -C build/gcc isthmus_cli isthmus_probe -j"
 
-# debian SUITE PACKAGES: a system in $work/SUITE with the build of this tree in /src.
+# This system's build, the one of tests/run.sh.
+this_system() {
+    nice sh -c "$build $jobs" >"$roots/here.log" 2>&1 ||
+        { say "left out: the build failed, see $roots/here.log"; return 1; }
+    root='' inside='' tree=$here
+}
+
+# debian SUITE PACKAGES: this system if it is that and has them, or else one in $roots/SUITE with this tree in /src.
 debian() {
     suite=$1
     shift
-    if [ "$(id -u)" != 0 ] || ! have debootstrap; then
+    if grep -qs "^VERSION_CODENAME=$suite\$" /etc/os-release && dpkg-query -W "$@" >/dev/null 2>&1; then
+        this_system
+        return
+    fi
+    if ! can_have_roots; then
         say "left out: a system of Debian $suite needs root and debootstrap"
         return 1
     fi
-    if [ ! -e "$work/$suite/.made" ]; then
-        say "Debian $suite"
-        debootstrap --variant=minbase --include=ca-certificates "$suite" "$work/$suite" http://deb.debian.org/debian \
-            >"$work/$suite.log" 2>&1 && touch "$work/$suite/.made" || { say "left out: see $work/$suite.log"; return 1; }
-    fi
-    cp /etc/resolv.conf "$work/$suite/etc/resolv.conf"
-    enter "$work/$suite"
+    root=$roots/$suite
+    (bare_root "$suite") >&2 || return 1
+    mountpoint -q "$root" || root_at "$root" "$suite"
     # shellcheck disable=SC2086  # a mirror of testing may be behind
-    chroot "$work/$suite" env DEBIAN_FRONTEND=noninteractive sh -c \
+    chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c \
         'apt-get update -q -o Acquire::Check-Valid-Until=false && apt-get install -y -q --no-install-recommends "$@"' sh $packages "$@" \
-        >>"$work/$suite.log" 2>&1 || { say "left out: $suite has not all of: $*"; return 1; }
-    mkdir -p "$work/$suite/src"
-    git ls-files -co --exclude-standard | tar cf - -T - | tar xf - -C "$work/$suite/src"
-    nice chroot "$work/$suite" sh -c "cd /src && $build $jobs" >>"$work/$suite.log" 2>&1 ||
-        { say "left out: the build in $suite failed, see $work/$suite.log"; return 1; }
-    inside="chroot $work/$suite"
-    tree=/src
-    caches=/src
+        >"$root.log" 2>&1 || { say "left out: $suite has not all of: $*"; return 1; }
+    mkdir -p "$root/src"
+    find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -r {} +
+    checkout "$root/src"
+    nice chroot "$root" sh -c "cd /src && $build $jobs" >>"$root.log" 2>&1 ||
+        { say "left out: the build in $suite failed, see $root.log"; return 1; }
+    inside="chroot $root" tree=/src
 }
 
-# This system's build, the one of tests/run.sh.
-here() {
-    nice sh -c "$build $jobs" >"$work/here.log" 2>&1 ||
-        { say "left out: the build failed, see $work/here.log"; return 1; }
-    inside=
-    tree=$root
-    caches=$work/here
-}
-
-# pypi FOLDER PACKAGE...: installed into $work/FOLDER.
+# pypi FOLDER PACKAGE...: installed into $roots/FOLDER.
 pypi() {
     folder=$1
     shift
     have python3 || { say "left out: no python3"; return 1; }
-    [ -e "$work/$folder/.made" ] && return
-    python3 -m venv "$work/$folder" >"$work/$folder.log" 2>&1 &&
-        "$work/$folder/bin/pip" install -q "$@" >>"$work/$folder.log" 2>&1 && touch "$work/$folder/.made" ||
-        { say "left out: $* is not to be had, see $work/$folder.log"; return 1; }
+    [ -e "$roots/$folder/.made" ] && return
+    python3 -m venv "$roots/$folder" >"$roots/$folder.log" 2>&1 &&
+        "$roots/$folder/bin/pip" install -q "$@" >>"$roots/$folder.log" 2>&1 && touch "$roots/$folder/.made" ||
+        { say "left out: $* is not to be had, see $roots/$folder.log"; return 1; }
 }
 
 # icd FOLDER LIBRARY: the loader then sees this library alone.
 icd() {
-    library=$(find "$work/$1" -name "$2" | head -n 1)
-    [ -n "$library" ] || { say "left out: there is no $2 in $work/$1"; return 1; }
-    mkdir -p "$work/$1/vendors"
-    echo "$library" >"$work/$1/vendors/only.icd"
-    environment="OCL_ICD_VENDORS=$work/$1/vendors/only.icd"
+    library=$(find "$roots/$1" -name "$2" | head -n 1)
+    [ -n "$library" ] || { say "left out: there is no $2 in $roots/$1"; return 1; }
+    mkdir -p "$roots/$1/vendors"
+    echo "$library" >"$roots/$1/vendors/only.icd"
+    environment="OCL_ICD_VENDORS=$roots/$1/vendors/only.icd"
 }
 
-# prepare RUNTIME sets: inside (a prefix of commands), tree, environment, wrapper.
+# prepare RUNTIME sets: root, inside (a prefix of commands), tree, environment, wrapper, frames (what predict gets), and
+# twice, where the runtime keeps what it has compiled.
 rusticl="RUSTICL_ENABLE=llvmpipe ISTHMUS_DEVICE=llvmpipe ISTHMUS_SMALL=1"
 prepare() {
-    inside='' tree='' caches='' environment='' wrapper=''
+    environment='' wrapper='' twice='' frames=weights/demo
+    case $1 in
+    *-pocl) twice=yes ;;
+    *-rusticl) frames="weights/demo/frame-001.png --no-masks" ;;
+    esac
     case $1 in
     debian12-pocl) debian bookworm pocl-opencl-icd && environment="ISTHMUS_DEVICE=Portable" ;;
     debian13-pocl) debian trixie pocl-opencl-icd && environment="ISTHMUS_DEVICE=Portable" ;;
@@ -123,81 +118,69 @@ prepare() {
         debian bookworm oclgrind && environment="ISTHMUS_DEVICE=oclgrind ISTHMUS_SMALL=1" &&
             wrapper="oclgrind --local-mem-size 131072"
         ;;
-    intel) pypi intel intel-opencl-rt intel-cmplr-lib-rt && here && icd intel libintelocl.so ;;
-    pypi-pocl) pypi pypi-pocl pocl-binary-distribution && here && icd pypi-pocl 'libpocl*.so*' ;;
-    system-pocl) here && environment="ISTHMUS_DEVICE=Portable" ;;
+    intel) pypi intel intel-opencl-rt intel-cmplr-lib-rt && this_system && icd intel libintelocl.so ;;
+    pypi-pocl) pypi pypi-pocl pocl-binary-distribution && this_system && icd pypi-pocl 'libpocl*.so*' ;;
     *) say "there is no runtime named $1"; return 1 ;;
     esac
 }
 
-# in_it COMMAND: in the runtime's system, from the tree, with its environment.
+# in_it COMMAND: in the runtime's system, from the tree, with its environment; kernels lie where ctest has them.
 in_it() {
     # shellcheck disable=SC2086
-    nice -n "${NICE:-19}" $inside env $environment ISTHMUS_CACHE_DIR=$caches/cache POCL_CACHE_DIR=$caches/pocl-cache \
-        sh -c "cd $tree && mkdir -p $caches/pocl-cache && $1" </dev/null
+    nice -n "${NICE:-19}" $inside env $environment ISTHMUS_CACHE_DIR=$tree/build/gcc/kernel-cache POCL_CACHE_DIR=$tree/build/gcc/pocl-cache \
+        sh -c "cd $tree && mkdir -p build/gcc/pocl-cache && $1" </dev/null
 }
 
 # ---- what is measured ----
+#
+# Of each runtime, in $roots/results/RUNTIME: `log` has a line for each run (date, commit, part, test, exit code, seconds
+# allowed), `operators` and `models` the names of their tests, and the rest is named after what said it.
 
-# one TEST: its exit code; each program by itself, so that one that ends the process or takes for ever costs one line.
-one() {
-    in_it "timeout -k 5 $limit $wrapper build/gcc/tests/$1 --jobs 1" >"$out/$1.log" 2>&1
+# done_with PART TEST: whether there is a result of this commit, and not only that it takes longer than a shorter limit.
+done_with() {
+    case $commit in *+) return 1 ;; esac
+    last "$1" "$2" | awk -v c="$commit" -v limit="$limit" '{ is = $2 == c && ($5 != 124 || $6 >= limit) } END { exit !is }'
+}
+# last PART TEST: the last line about it; fails where there is none.
+last() { awk -v part="$1" -v test="$2" '$3 == part && $4 == test { line = $0 } END { if (line == "") exit 1; print line }' "$out/log"; }
+
+# timed PART NAME SECONDS COMMAND: a line in the log.
+timed() {
+    in_it "timeout -k 5 $3 $wrapper $4" >"$out/$2.log" 2>&1
     code=$?
     [ "$code" = 137 ] && code=124
-    echo "$(date +%T) $1 $code" >>"$out/log"
-    return $code
+    echo "$(date +%F) $commit $1 $2 $code $3" >>"$out/log"
 }
 
-# The test programs of a column, as ctest lists them in the folder of a build; names LIST: the command for their names.
-operators='ctest -N -L "^op$"'
-models='{ ctest -N -L "^model$"; ctest -N -R "^pipeline_(frame|golden|sam_vit)$"; }'
-names() { echo "$1 | sed -n 's/.*Test *#[0-9]*: //p'"; }
-
-# tests LIST: "38 of 42; failed: op_x; over 600 s: op_y". What takes too long is tried once more at the end: the first
-# time most of it is compiling, and PoCL keeps what it has compiled.
+# tests PART: each program by itself, so that one that ends the process or takes for ever costs one line. What takes too
+# long is tried once more where most of the first time is compiling.
 tests() {
-    good=0 count=0 failed='' late='' again=''
-    if ! in_it "cd build/gcc && ninja -j $jobs make_checkpoint \$($(names "$1"))" >"$out/build.log" 2>&1; then
-        printf 'do not build'
+    case $1 in
+    operators) list='ctest -N -L "^op$"' ;;
+    models) list='{ ctest -N -L "^model$"; ctest -N -R "^pipeline_(frame|golden|sam_vit)$"; }' ;;
+    esac
+    in_it "cd build/gcc && $list | sed -n 's/.*Test *#[0-9]*: //p'" >"$out/$1"
+    chosen=$(grep -E "${TESTS:-.}" "$out/$1" | tr '\n' ' ')
+    if ! in_it "ninja -C build/gcc -j $jobs make_checkpoint $chosen" >"$out/build.log" 2>&1; then
+        say "tests do not build, see $out/build.log"
         return
     fi
-    for t in $(in_it "cd build/gcc && $(names "$1")"); do
-        count=$((count + 1))
-        one "$t"
-        case $? in
-        0) good=$((good + 1)) ;;
-        124) again="$again $t" ;;
-        *) failed="$failed $t" ;;
-        esac
+    again=
+    for t in $chosen; do
+        done_with "$1" "$t" && continue
+        timed "$1" "$t" "$limit" "build/gcc/tests/$t --jobs 1"
+        [ "$code" = 124 ] && [ -n "$twice" ] && again="$again $t"
     done
-    for t in $again; do
-        one "$t"
-        case $? in
-        0) good=$((good + 1)) ;;
-        124) late="$late $t" ;;
-        *) failed="$failed $t" ;;
-        esac
-    done
-    printf '%s of %s%s%s' $good $count "${failed:+; failed:$failed}" "${late:+; over $limit s:$late}"
+    for t in $again; do timed "$1" "$t" "$limit" "build/gcc/tests/$t --jobs 1"; done
 }
 
-# The demo frames: predict, beside the first runtime's results, then verify.
 folder() {
-    if ! in_it "timeout -k 5 $((3 * limit)) $wrapper build/gcc/isthmus predict weights/demo -o $caches/out --quiet" >"$out/predict.log" 2>&1; then
-        printf 'predict fails or takes over %s s' $((3 * limit))
-        return
-    fi
-    system=${inside#chroot }
-    cp "$system$caches/out/results.json" "$out/results.json"
-    [ -e "$work/reference.json" ] || cp "$out/results.json" "$work/reference.json"
-    python3 tests/runtimes_compare.py "$work/reference.json" "$out/results.json"
-    in_it "timeout -k 5 $((3 * limit)) $wrapper build/gcc/isthmus verify weights/demo --quiet --json" >"$out/verify.json" 2>"$out/verify.log"
-    code=$?
-    case $code in
-    0) printf '; verify passes' ;;
-    124 | 137) printf '; verify takes over %s s' $((3 * limit)) ;;
-    *) printf '; verify: exit code %s' $code ;;
-    esac
+    done_with folder verify && return
+    to=$tree/build/gcc/runtimes-out
+    timed folder predict $((3 * limit)) "build/gcc/isthmus predict $frames -o $to --quiet"
+    [ "$code" = 0 ] || return
+    cp "$root$to/results.json" "$out/results.json"
+    timed folder verify $((3 * limit)) "build/gcc/isthmus verify $frames --quiet --json"
 }
 
 # device: platform and driver, then why it is refused, if it is; a line each.
@@ -211,39 +194,89 @@ for d in json.load(sys.stdin):
 }
 
 measure() {
-    prepare "$1" || return
-    out=$work/results/$1
+    out=$roots/results/$1
     mkdir -p "$out"
-    : >"$out/log"
+    touch "$out/log"
+    prepare "$1" || return
     say "$1"
     device >"$out/device"
-    refused=$(sed -n 2p "$out/device")
+    if [ -n "$(sed -n 2p "$out/device")" ]; then
+        echo "$(date +%F) $commit devices isthmus 3 0" >>"$out/log"
+        return
+    fi
     for part in $parts; do
         case $1:$part in
-        *oclgrind:models | *oclgrind:folder) echo "not run (an interpreter)" >"$out/$part" && continue ;;
-        esac
-        [ -z "$refused" ] || { echo refused >"$out/$part" && continue; }
-        case $part in
-        operators) tests "$operators" >"$out/operators" ;;
-        models) tests "$models" >"$out/models" ;;
-        folder) folder >"$out/folder" ;;
+        *oclgrind:models | *oclgrind:folder) ;; # an interpreter
+        *:folder) folder ;;
+        *) tests "$part" ;;
         esac
     done
-    date +%F >"$out/date"
-    leave
 }
 
-[ "$(pwd)" = "$root" ] || exit 1
+# ---- the table ----
+
+# tests_cell PART: "38 of 42 pass; fail: op_x; take longer: op_y (600 s); 2 not run".
+tests_cell() {
+    if [ ! -s "$out/$1" ] || ! grep -q " $1 " "$out/log"; then
+        printf 'not run'
+        return
+    fi
+    good=0 count=0 failed='' late='' unrun=0
+    while read -r t; do
+        count=$((count + 1))
+        # shellcheck disable=SC2046
+        set -- "$1" $(last "$1" "$t")
+        case ${6:-} in
+        0) good=$((good + 1)) ;;
+        124) late="$late$t ($7 s) " ;;
+        '') unrun=$((unrun + 1)) ;;
+        *) failed="$failed$t " ;;
+        esac
+    done <"$out/$1"
+    printf '%s of %s pass' $good $count
+    [ -z "$failed" ] || printf '; fail: %s' "${failed% }"
+    [ -z "$late" ] || printf '; take longer: %s' "${late% }"
+    [ $unrun = 0 ] || printf '; %s not run' $unrun
+}
+
+# said STEP: its exit code, or how long it was waited for, in words.
+said() {
+    # shellcheck disable=SC2046
+    set -- "$1" $(last folder "$1")
+    case ${6:-} in
+    0) printf '%s passes' "$1" ;;
+    124) printf '%s takes over %s s' "$1" "$7" ;;
+    '') printf '%s not run' "$1" ;;
+    *) printf '%s: exit code %s' "$1" "$6" ;;
+    esac
+}
+folder_cell() {
+    if ! last folder predict | grep -q ' predict 0 '; then
+        said predict
+        return
+    fi
+    python3 tests/runtimes_compare.py "$roots/results/debian12-pocl/results.json" "$out/results.json"
+    printf '; '
+    said verify
+}
+
+table() {
+    echo "| runtime | version | operators | models | demo frames | date, commit |"
+    echo "|---|---|---|---|---|---|"
+    for r in $all; do
+        out=$roots/results/$r
+        [ -s "$out/log" ] || continue
+        refused=$(sed -n 2p "$out/device")
+        if [ -n "$refused" ]; then
+            cells="refused: $refused | refused | refused"
+        else
+            cells="$(tests_cell operators) | $(tests_cell models) | $(folder_cell)"
+        fi
+        echo "| $r | $(head -n 1 "$out/device") | $cells | $(cut -d ' ' -f 1,2 "$out/log" | sort -u | paste -sd ';' | sed 's/ /, /g; s/;/; /g') |"
+    done
+}
+
 for r in ${named:-$all}; do
-    [ -z "$named" ] && [ -e "$work/results/$r/date" ] && continue
-    measure "$r" || true
-    leave
+    [ "$r" = table ] || measure "$r" || true
 done
-echo "| runtime | version | date | operators | models | demo frames |"
-echo "|---|---|---|---|---|---|"
-for o in "$work"/results/*; do
-    [ -e "$o/date" ] || continue
-    refused=$(sed -n 2p "$o/device")
-    echo "| $(basename "$o") | $(head -n 1 "$o/device")${refused:+; refused: $refused} | $(cat "$o/date") |" \
-        "$(cat "$o/operators" 2>/dev/null) | $(cat "$o/models" 2>/dev/null) | $(cat "$o/folder" 2>/dev/null) |"
-done
+table
