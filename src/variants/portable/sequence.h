@@ -13,7 +13,8 @@ bool ist_tape_pack(struct ist_sequence *s, ist_step *step);
 void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t first, size_t end, ist_tensor weights,
                               ist_tensor table, const char *label);
 
-enum { IST_TAPE_OUTPUTS = 1024 };
+/* Float4 of local memory that a group has its rows in, and bytes of local memory in all. */
+enum { IST_TAPE_OUTPUTS = 1024, IST_TAPE_SLOTS = 2900, IST_TAPE_LOCAL_BYTES = 16 * IST_TAPE_SLOTS + 1280 };
 /* A form with these parts before cl/portable/sequence. */
 #define IST_TAPE_FORM(parts)                                                                                           \
     {.vector = 4,                                                                                                      \
