@@ -32,7 +32,7 @@ if [ "$tool" = root ]; then
     quietly chroot "$root" apt-get update
     quietly chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends crun podman
     mount_at "$root/sys/fs/cgroup" -t cgroup2 -o ro cgroup2
-        mount_at "$root/mnt" --bind "$work"
+    mount_at "$root/mnt" --bind "$work"
     at=/mnt
     # No network and no control groups of its own, which would need a whole system around it, and the limits that are
     # there; layers over each other where the kernel lets us, else copies.

@@ -125,9 +125,11 @@ prepare() {
 }
 
 # in_it COMMAND: in the runtime's system, from the tree, with its environment; kernels lie where ctest has them.
-in_it() {
+# become_it COMMAND: the same instead of this shell.
+in_it() { (become_it "$1"); }
+become_it() {
     # shellcheck disable=SC2086
-    nice -n "${NICE:-19}" $inside env $environment ISTHMUS_CACHE_DIR=$tree/build/gcc/kernel-cache POCL_CACHE_DIR=$tree/build/gcc/pocl-cache \
+    exec nice -n "${NICE:-19}" $inside env $environment ISTHMUS_CACHE_DIR=$tree/build/gcc/kernel-cache POCL_CACHE_DIR=$tree/build/gcc/pocl-cache \
         sh -c "cd $tree && mkdir -p build/gcc/pocl-cache && $1" </dev/null
 }
 
@@ -144,10 +146,15 @@ done_with() {
 # last PART TEST: the last line about it; fails where there is none.
 last() { awk -v part="$1" -v test="$2" '$3 == part && $4 == test { line = $0 } END { if (line == "") exit 1; print line }' "$out/log"; }
 
-# timed PART NAME SECONDS COMMAND: a line in the log.
+# timed PART NAME SECONDS COMMAND: a line in the log. What runs ends with this script, and has no line then.
+running=
+trap '[ -z "$running" ] || kill "$running"; exit 1' INT TERM HUP
 timed() {
-    in_it "timeout -k 5 $3 $wrapper $4" >"$out/$2.log" 2>&1
+    become_it "exec timeout -k 5 $3 $wrapper $4" >"$out/$2.log" 2>&1 &
+    running=$!
+    wait $running
     code=$?
+    running=
     [ "$code" = 137 ] && code=124
     echo "$(date +%F) $commit $1 $2 $code $3" >>"$out/log"
 }
