@@ -59,6 +59,7 @@ root_at() {
     mount_at "$1/proc" -t proc proc
     mount_at "$1/sys" -t sysfs -o ro sysfs # PoCL reads the processor there
     mount_at "$1/dev/shm" -t tmpfs -o mode=1777 tmpfs
+    mount_at "$1/dev/pts" -t devpts -o newinstance,gid=5,mode=620,ptmxmode=666 devpts # apt and cli_progress ask for terminals
 }
 
 # checkout FOLDER [PATH...]: what git has of this checkout, or of these paths of it, and what it would take.

@@ -67,16 +67,16 @@ debian() {
     root=$roots/$suite
     (bare_root "$suite") >&2 || return 1
     mountpoint -q "$root" || root_at "$root" "$suite"
+    inside="chroot $root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive" tree=/src
     # shellcheck disable=SC2086  # a mirror of testing may be behind
-    chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c \
-        'apt-get update -q -o Acquire::Check-Valid-Until=false && apt-get install -y -q --no-install-recommends "$@"' sh $packages "$@" \
+    $inside sh -c 'apt-get update -q -o Acquire::Check-Valid-Until=false && apt-get install -y -q --no-install-recommends "$@"' sh $packages "$@" \
         >"$root.log" 2>&1 || { say "left out: $suite has not all of: $*"; return 1; }
     mkdir -p "$root/src"
     find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -r {} +
     checkout "$root/src"
-    nice chroot "$root" sh -c "cd /src && $build $jobs" >>"$root.log" 2>&1 ||
+    # shellcheck disable=SC2086
+    nice $inside sh -c "cd /src && $build $jobs" >>"$root.log" 2>&1 ||
         { say "left out: the build in $suite failed, see $root.log"; return 1; }
-    inside="chroot $root" tree=/src
 }
 
 # pypi FOLDER PACKAGE...: installed into $roots/FOLDER.
@@ -135,8 +135,8 @@ become_it() {
 
 # ---- what is measured ----
 #
-# Of each runtime, in $roots/results/RUNTIME: `log` has a line for each run (date, commit, part, test, exit code, seconds
-# allowed), `operators` and `models` the names of their tests, and the rest is named after what said it.
+# Of each runtime, in $roots/results/RUNTIME: `log` has a line for each run (date, commit, part, test, exit code or 77 where
+# it skipped everything, seconds allowed), `operators` and `models` the names of their tests, and the rest is named after what said it.
 
 # done_with PART TEST: whether there is a result of this commit, and not only that it takes longer than a shorter limit.
 done_with() {
@@ -156,6 +156,7 @@ timed() {
     code=$?
     running=
     [ "$code" = 137 ] && code=124
+    [ "$code" = 0 ] && grep -q 'Tested: 0 ' "$out/$2.log" && code=77
     echo "$(date +%F) $commit $1 $2 $code $3" >>"$out/log"
 }
 
@@ -194,7 +195,8 @@ folder() {
 device() {
     in_it "$wrapper build/gcc/isthmus devices --no-masks --json" 2>"$out/devices.log" | python3 -c '
 import json, sys
-for d in json.load(sys.stdin):
+text = sys.stdin.read()
+for d in json.loads(text) if text else sys.exit(1):
     if d["default"]:
         print(d["platform_name"], d["driver"] if d["driver"] not in d["platform_name"] else "")
         print(d["problem"].rsplit(") ", 1)[-1].split(";")[0] if "problem" in d else "")'
@@ -206,7 +208,7 @@ measure() {
     touch "$out/log"
     prepare "$1" || return
     say "$1"
-    device >"$out/device"
+    device >"$out/device" || { say "left out: see $out/devices.log"; return; }
     if [ -n "$(sed -n 2p "$out/device")" ]; then
         echo "$(date +%F) $commit devices isthmus 3 0" >>"$out/log"
         return
@@ -228,7 +230,7 @@ tests_cell() {
         printf 'not run'
         return
     fi
-    good=0 count=0 failed='' late='' unrun=0
+    good=0 count=0 failed='' late='' idle='' unrun=0
     while read -r t; do
         count=$((count + 1))
         # shellcheck disable=SC2046
@@ -236,6 +238,7 @@ tests_cell() {
         case ${6:-} in
         0) good=$((good + 1)) ;;
         124) late="$late$t ($7 s) " ;;
+        77) idle="$idle$t " ;;
         '') unrun=$((unrun + 1)) ;;
         *) failed="$failed$t " ;;
         esac
@@ -243,6 +246,7 @@ tests_cell() {
     printf '%s of %s pass' $good $count
     [ -z "$failed" ] || printf '; fail: %s' "${failed% }"
     [ -z "$late" ] || printf '; take longer: %s' "${late% }"
+    [ -z "$idle" ] || printf '; skip all that they have: %s' "${idle% }"
     [ $unrun = 0 ] || printf '; %s not run' $unrun
 }
 
@@ -267,6 +271,16 @@ folder_cell() {
     said verify
 }
 
+# measured_at: days and commits of the results that count.
+measured_at() {
+    awk '{ day[$3 $4] = $1; commit[$3 $4] = $2 }
+        function list(of, k, seen, text) {
+            for (k in of) if (!(of[k] in seen)) { seen[of[k]]; text = text (text == "" ? "" : " ") of[k] }
+            return text
+        }
+        END { print list(day) ", " list(commit) }' "$out/log"
+}
+
 table() {
     echo "| runtime | version | operators | models | demo frames | date, commit |"
     echo "|---|---|---|---|---|---|"
@@ -279,7 +293,7 @@ table() {
         else
             cells="$(tests_cell operators) | $(tests_cell models) | $(folder_cell)"
         fi
-        echo "| $r | $(head -n 1 "$out/device") | $cells | $(cut -d ' ' -f 1,2 "$out/log" | sort -u | paste -sd ';' | sed 's/ /, /g; s/;/; /g') |"
+        echo "| $r | $(head -n 1 "$out/device") | $cells | $(measured_at) |"
     done
 }
 
