@@ -184,7 +184,7 @@ tests() {
 
 folder() {
     done_with folder verify && return
-    to=$tree/build/gcc/runtimes-out
+    to=$tree/build/gcc/runtimes-$(basename "$out")
     timed folder predict $((3 * limit)) "build/gcc/isthmus predict $frames -o $to --quiet"
     [ "$code" = 0 ] || return
     cp "$root$to/results.json" "$out/results.json"
@@ -266,7 +266,9 @@ folder_cell() {
         said predict
         return
     fi
-    python3 tests/runtimes_compare.py "$roots/results/debian12-pocl/results.json" "$out/results.json"
+    only=
+    case $r in *-rusticl) only=1 ;; esac
+    python3 tests/runtimes_compare.py "$roots/results/debian12-pocl/results.json" "$out/results.json" $only
     printf '; '
     said verify
 }

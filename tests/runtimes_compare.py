@@ -1,9 +1,12 @@
-"""One line about two results.json of the same frames: runtimes_compare.py REFERENCE OTHER.
+"""One line about two results.json of the same frames: runtimes_compare.py REFERENCE OTHER [COUNT].
+
+COUNT: OTHER has only that many frames of the reference's, the first ones.
 
 Objects are paired by image, label and order of score; boxes differ in pixels, scores absolutely, masks by their IoU.
 """
 import itertools
 import json
+import os
 import sys
 
 
@@ -42,16 +45,21 @@ def iou(a, b):
     return bin(a & b).count("1") / union if union else 1.0
 
 
-def groups(path):
+def groups(path, frames):
     with open(path, encoding="utf-8") as file:
-        objects = json.load(file)
+        objects = [o for o in json.load(file) if not frames or o["image_id"] <= frames]
     key = lambda o: (o["image_id"], o["category_id"])
     objects.sort(key=lambda o: (*key(o), -o["score"]))
     return {k: list(g) for k, g in itertools.groupby(objects, key)}
 
 
 def main():
-    want, got = groups(sys.argv[1]), groups(sys.argv[2])
+    reference, other, frames = sys.argv[1], sys.argv[2], int((sys.argv[3:] or [0])[0])
+    got = groups(other, 0)
+    if reference == other or not os.path.exists(reference):
+        print(sum(map(len, got.values())), "objects,", "the reference" if reference == other else "no reference", end="")
+        return
+    want = groups(reference, frames)
     counts = [sum(map(len, g.values())) for g in (want, got)]
     pairs = [p for k in want for p in zip(want[k], got.get(k, []))]
     if not pairs or counts != [len(pairs)] * 2:
@@ -59,8 +67,9 @@ def main():
         return
     box = max(abs(x - y) for a, b in pairs for x, y in zip(a["bbox"], b["bbox"]))
     score = max(abs(a["score"] - b["score"]) for a, b in pairs)
-    masks = min(iou(a["segmentation"], b["segmentation"]) for a, b in pairs if "segmentation" in a)
-    print(f"{len(pairs)} objects, boxes within {box:.2g} px, scores {score:.1g}, mask IoU {masks:.4f}", end="")
+    masks = [iou(a["segmentation"], b["segmentation"]) for a, b in pairs if "segmentation" in a and "segmentation" in b]
+    print(f"{len(pairs)} objects, boxes within {box:.2g} px, scores {score:.1g}", end="")
+    print(f", mask IoU {min(masks):.4f}" if masks else ", no masks", end="")
 
 
 main()
