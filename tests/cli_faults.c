@@ -2,13 +2,18 @@
  * of its own and a sentence, or with the same files as without the failure; nothing crashes or hangs, and what has a
  * final name is whole.
  *
- * Half of the program needs no device: it runs over the double of the engine. Every position is walked where
- * ISTHMUS_EVERY_FAULT is set (tests/run.sh full), else every so many of them. The engine that computes makes thousands
- * of calls in loops: set to 1 walks its places (a call with all of its callers) instead, each at its first, second and
- * last call, those of `predict` first and of other commands those that it does not have; set to all walks its positions
- * too, for hours. */
+ * Half of the program needs no device: it runs over the double of the engine, and where ISTHMUS_EVERY_FAULT is set
+ * (tests/run.sh full) every position is walked, else every so many of them. The engine that computes makes thousands of
+ * calls. Its runs repeat what the device of the first one computed (repeated_device.h) and so take a fraction of the
+ * time; one that goes another way runs again on the driver. ISTHMUS_EVERY_FAULT is
+ *
+ * 1       every position of `predict`; of other commands the places that it does not have (a place is a call with its
+ *         callers), each at its first, second and last call; of OpenCL each place of `predict` on the driver too
+ * places  of `predict` too the places only
+ * all     every position of each command on the driver, for hours */
 #include "gray_png.h"
 #include "program.h"
+#include "repeated_device.h"
 
 #include "base/cores.h"
 
@@ -18,6 +23,9 @@
 
 #define FAKE IST_BUILD_DIR "/tests/isthmus_faulty_fake"
 #define REAL IST_BUILD_DIR "/tests/isthmus_faulty"
+
+/* Of these runs alone: the engine looks through the driver's before it asks it. */
+#define CACHES IST_BUILD_DIR "/fault-caches"
 
 enum { MOST_PROCESSES = 16, MOST_FILES = 64 };
 
@@ -45,7 +53,10 @@ typedef struct walk {
     pid_t running[MOST_PROCESSES];
     char fault[MOST_PROCESSES][60]; /* what FAULT says */
     int processes;
+    bool repeats;        /* the device of one run (repeated_device.h) */
+    bool has_caches;     /* each run has its own, as they were after one without failure */
     long walked, missed; /* missed: the run ended before that call */
+    long driven;         /* of those walked: by the driver, for they asked what was not recorded */
 } walk;
 
 /* ---- files ---- */
@@ -149,23 +160,28 @@ static const char *slot_path(const walk *w, int slot, const char *name) {
 }
 
 static void clear_slot(const walk *w, int slot) {
-    char command[900];
-    snprintf(command, sizeof command, "cd '%s' && rm -rf %d && mkdir %d && cd %d && mkdir out tmp%s%s", w->s.path, slot,
-             slot, slot, w->call->before ? " && " : "", w->call->before ? w->call->before : "");
+    char command[1200], caches[300] = "";
+    const char *before = w->call->before;
+    if (w->has_caches) snprintf(caches, sizeof caches, " && cp -a ../%d.caches caches", slot);
+    snprintf(command, sizeof command, "cd '%s' && rm -rf %d && mkdir %d && cd %d && mkdir out tmp%s%s%s", w->s.path,
+             slot, slot, slot, caches, before ? " && " : "", before ? before : "");
     cr_assert_eq(system(command), 0, "%s", command);
 }
 
-/* `place`: where the call comes from, "" for anywhere. A process that hangs is ended by timeout, with 137;
- * one that finds its device to be another compiles kernels for minutes. */
-static void start(walk *w, int slot, long position, const char *place) {
-    char command[1200], *fault = w->fault[slot];
+/* With what fault[slot] says. `device`: record, repeat, or NULL for the driver as it is. A process that hangs is ended
+ * by timeout, with 137; one that finds its device to be another compiles kernels for minutes. */
+static void start(walk *w, int slot, const char *device) {
+    char command[1500], own[200] = "";
     clear_slot(w, slot);
-    snprintf(fault, sizeof w->fault[slot], "%s:%ld%s%s", w->kind, position, *place ? "@" : "", place);
-    setenv("FAULT", fault, 1);
+    setenv("FAULT", w->fault[slot], 1);
     setenv("FAULT_LOG", slot_path(w, slot, "log"), 1);
+    snprintf(command, sizeof command, "%s:%s/answers", device ? device : "", w->s.path);
+    setenv("FAULT_DEVICE", device ? command : "", 1);
+    if (w->has_caches)
+        snprintf(own, sizeof own, "ISTHMUS_CACHE_DIR=$PWD/caches/isthmus POCL_CACHE_DIR=$PWD/caches/pocl ");
     snprintf(command, sizeof command,
-             "cd '%s/%d' && TMPDIR=$PWD/tmp exec timeout -s KILL %d %s %s >stdout 2>stderr </dev/null", w->s.path, slot,
-             w->call->compiles ? 600 : 120, w->call->program, w->call->arguments);
+             "cd '%s/%d' && %sTMPDIR=$PWD/tmp exec timeout -s KILL %d %s %s >stdout 2>stderr </dev/null", w->s.path,
+             slot, own, w->call->compiles ? 600 : 120, w->call->program, w->call->arguments);
     const char *const argv[] = {"/bin/sh", "-c", command, NULL};
     cr_assert_eq(posix_spawn(&w->running[slot], argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ), 0);
 }
@@ -279,16 +295,23 @@ static void finish_one(walk *w) {
     while (slot < w->processes && w->running[slot] != pid) slot++;
     cr_assert_lt(slot, w->processes);
     w->running[slot] = 0;
-    check(w, slot, status);
+    if (w->repeats && WIFEXITED(status) && WEXITSTATUS(status) == DEVICE_UNKNOWN) {
+        w->driven++;
+        start(w, slot, NULL);
+    } else {
+        check(w, slot, status);
+    }
 }
 
 /* ---- all of them ---- */
 
 /* Files and calls of a run without failure. */
-static long count_calls(walk *w) {
+static long count_calls(walk *w, const char *device) {
     int status;
     char name[64];
-    start(w, 0, 0, "");
+    snprintf(w->fault[0], sizeof w->fault[0], "%s:0", w->kind);
+    free_files(&w->want);
+    start(w, 0, device);
     cr_assert_eq(waitpid(w->running[0], &status, 0), w->running[0]);
     w->running[0] = 0;
     char *err = scratch_read(slot_path(w, 0, "stderr"), NULL);
@@ -298,28 +321,59 @@ static long count_calls(walk *w) {
     return read_log(w, 0, name);
 }
 
-/* A walk that has had its runs without failure; *count calls. */
-static walk begin_walk(const scratch *s, const faulty_call *call, const char *kind, long *count) {
-    walk w = {.s = *s, .call = call, .kind = kind, .processes = ist_cores()};
-    if (w.processes > MOST_PROCESSES) w.processes = MOST_PROCESSES;
-    if (call->compiles) {
-        count_calls(&w);
-        free_files(&w.want);
+/* The recording of one run, and that what repeats it makes the same files. */
+static void record(walk *w) {
+    walk first = *w;
+    first.want.count = 0;
+    count_calls(&first, "record");
+    count_calls(w, "repeat");
+    cr_assert_eq(first.want.count, w->want.count);
+    for (int i = 0; i < w->want.count; i++)
+        cr_assert(is_same(&first, i, &w->want, find_file(&w->want, first.want.name[i])), "%s: %s is another",
+                  w->call->arguments, first.want.name[i]);
+    free_files(&first.want);
+}
+
+/* Caches for each slot: what cannot be read is removed from them, and they know their folder. */
+static void keep_caches(walk *w) {
+    char command[900];
+    w->has_caches = true;
+    for (int slot = w->processes - 1; slot >= 0; slot--) {
+        snprintf(command, sizeof command, "rm -rf '%s/%d.caches' && cp -a '%s' '%s/%d.caches'", w->s.path, slot, CACHES,
+                 w->s.path, slot);
+        cr_assert_eq(system(command), 0);
+        snprintf(w->fault[slot], sizeof w->fault[slot], "%s:0", w->kind);
+        start(w, slot, NULL);
+        finish_one(w);
+        snprintf(command, sizeof command, "cd '%s' && rm -rf %d.caches && mv %d/caches %d.caches", w->s.path, slot,
+                 slot, slot);
+        cr_assert_eq(system(command), 0);
     }
-    *count = count_calls(&w);
+    w->walked = w->missed = 0;
+}
+
+/* A walk that has had its runs without failure; *count calls. */
+static walk begin_walk(const scratch *s, const faulty_call *call, const char *kind, bool repeats, long *count) {
+    walk w = {.s = *s, .call = call, .kind = kind, .processes = ist_cores(), .repeats = repeats};
+    if (w.processes > MOST_PROCESSES) w.processes = MOST_PROCESSES;
+    if (call->compiles) count_calls(&w, NULL);
+    if (repeats && !strcmp(kind, "file")) keep_caches(&w);
+    if (repeats) record(&w);
+    *count = count_calls(&w, repeats ? "repeat" : NULL);
     cr_assert_gt(*count, 10, "%s: only %ld calls of %s are seen", call->arguments, *count, kind);
     return w;
 }
 
+/* `place`: where the call comes from, "" for anywhere. */
 static void add_run(walk *w, long position, const char *place) {
     int slot = 0;
-    while (slot < w->processes && w->running[slot]) slot++;
-    if (slot == w->processes) {
-        finish_one(w);
-        slot = 0;
-        while (w->running[slot]) slot++;
+    for (bool full = true; full;) {
+        for (slot = 0; slot < w->processes && w->running[slot];) slot++;
+        full = slot == w->processes;
+        if (full) finish_one(w);
     }
-    start(w, slot, position, place);
+    snprintf(w->fault[slot], sizeof w->fault[slot], "%s:%ld%s%s", w->kind, position, *place ? "@" : "", place);
+    start(w, slot, w->repeats ? "repeat" : NULL);
 }
 
 static void end_walk(walk *w) {
@@ -331,14 +385,15 @@ static void end_walk(walk *w) {
     /* which thread is first decides how many there are */
     cr_expect_leq(w->missed, 1 + w->walked / 20, "%s: %ld of %ld calls of %s did not come to be", w->call->arguments,
                   w->missed, w->walked, w->kind);
-    cr_log_info("%s: %ld runs with a failure of %s\n", w->call->arguments, w->walked, w->kind);
+    cr_log_info("%s: %ld runs with a failure of %s, %ld of them asked the driver after all\n", w->call->arguments,
+                w->walked, w->kind, w->driven);
     free_files(&w->want);
 }
 
 /* `most`: about how many positions are walked where not all are. */
-static void walk_kind(const scratch *s, const faulty_call *call, const char *kind, long most) {
+static void walk_kind(const scratch *s, const faulty_call *call, const char *kind, bool repeats, long most) {
     long count;
-    walk w = begin_walk(s, call, kind, &count);
+    walk w = begin_walk(s, call, kind, repeats, &count);
     long step = getenv("ISTHMUS_EVERY_FAULT") || count <= most ? 1 : (count + most - 1) / most;
     for (long position = 1 + count % step; position <= count; position += step) add_run(&w, position, "");
     end_walk(&w);
@@ -359,8 +414,7 @@ static int list_places(walk *w, int depth, place **list) {
     snprintf(number, sizeof number, "%d", depth);
     setenv("FAULT_SITES", path, 1);
     setenv("FAULT_DEPTH", number, 1);
-    free_files(&w->want);
-    count_calls(w);
+    count_calls(w, w->repeats ? "repeat" : NULL);
     unsetenv("FAULT_SITES");
     char *text = scratch_read(path, NULL);
     cr_assert_not_null(text);
@@ -380,17 +434,18 @@ static bool is_among(const place *p, const place *list, int count) {
 
 /* Each place that `known` does not have, at its first, second and last call; known is NULL, or a call that is walked
  * elsewhere, with which callers further away make no difference. */
-static void walk_places(const scratch *s, const faulty_call *call, const char *kind, const faulty_call *known) {
+static void walk_places(const scratch *s, const faulty_call *call, const char *kind, bool repeats,
+                        const faulty_call *known) {
     enum { ALL = 60, NEAR = 7 };
     place *list, *seen = NULL;
     long calls;
     int seen_count = 0;
     if (known) {
-        walk k = begin_walk(s, known, kind, &calls);
+        walk k = begin_walk(s, known, kind, repeats, &calls);
         seen_count = list_places(&k, NEAR, &seen);
         free_files(&k.want);
     }
-    walk w = begin_walk(s, call, kind, &calls);
+    walk w = begin_walk(s, call, kind, repeats, &calls);
     int count = list_places(&w, known ? NEAR : ALL, &list);
     for (int i = 0; i < count; i++) {
         if (is_among(&list[i], seen, seen_count)) continue;
@@ -424,8 +479,8 @@ static scratch make_input(void) {
 
 static void walk_files_and_memory(const faulty_call *call) {
     scratch s = make_input();
-    walk_kind(&s, call, "memory", 25);
-    walk_kind(&s, call, "file", 25);
+    walk_kind(&s, call, "memory", false, 25);
+    walk_kind(&s, call, "file", false, 25);
     scratch_remove(&s);
 }
 
@@ -530,15 +585,25 @@ static scratch make_real_input(void) {
     return s;
 }
 
-/* `most`: about how many positions where no walk is asked for; none of them: this is left out then. */
+/* `most`: about how many positions where no walk is asked for; none of them: this is left out then. What `predict` does
+ * not do is walked in others. The driver itself also meets a failure of its own calls at every place of `predict`. */
 static void walk_engine(const faulty_call *call, const char *kind, long most) {
     const char *every = getenv("ISTHMUS_EVERY_FAULT");
     if (!every && !most) cr_skip_test("only where every call fails (ISTHMUS_EVERY_FAULT)");
+    bool first = call == &real_masks;
     scratch s = make_real_input();
-    if (every && strcmp(every, "all") != 0)
-        walk_places(&s, call, kind, call == &real_masks ? NULL : &real_masks);
+    if (every) {
+        mkdir(CACHES, 0777);
+        setenv("POCL_CACHE_DIR", CACHES "/pocl", 1);
+        setenv("ISTHMUS_CACHE_DIR", CACHES "/isthmus", 1);
+    }
+    if (!every || !strcmp(every, "all"))
+        walk_kind(&s, call, kind, false, most);
+    else if (first && strcmp(every, "places") != 0)
+        walk_kind(&s, call, kind, true, most);
     else
-        walk_kind(&s, call, kind, most);
+        walk_places(&s, call, kind, true, first ? NULL : &real_masks);
+    if (every && first && !strcmp(kind, "opencl")) walk_places(&s, call, kind, false, NULL);
     scratch_remove(&s);
 }
 
@@ -573,17 +638,19 @@ Test(cli_faults, memory_of_the_engine_in_live) {
     walk_engine(&real_live, "memory", 0);
 }
 
-/* Its files beside the double's are those of caches. They are looked through before the driver is asked, so that a
- * folder with the kernels of one run alone makes the walk short; compiling these takes a while. */
+/* Its files beside the double's are those of caches. */
 Test(cli_faults, files_of_the_engine) {
-    if (!getenv("ISTHMUS_EVERY_FAULT")) cr_skip_test("only where every call fails (ISTHMUS_EVERY_FAULT)");
-    scratch s = make_real_input();
-    mkdir(scratch_path(&s, "kernels"), 0777);
-    setenv("POCL_CACHE_DIR", scratch_path(&s, "kernels"), 1);
-    setenv("ISTHMUS_CACHE_DIR", scratch_path(&s, "cache"), 1);
-    if (strcmp(getenv("ISTHMUS_EVERY_FAULT"), "all"))
-        walk_places(&s, &real_masks, "file", NULL);
-    else
-        walk_kind(&s, &real_masks, "file", 0);
-    scratch_remove(&s);
+    walk_engine(&real_masks, "file", 0);
+}
+Test(cli_faults, files_of_the_engine_in_eval) {
+    walk_engine(&real_eval, "file", 0);
+}
+Test(cli_faults, files_of_the_engine_in_an_audit) {
+    walk_engine(&real_audit, "file", 0);
+}
+Test(cli_faults, files_of_the_engine_in_segment) {
+    walk_engine(&real_segment, "file", 0);
+}
+Test(cli_faults, files_of_the_engine_in_live) {
+    walk_engine(&real_live, "file", 0);
 }

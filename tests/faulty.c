@@ -302,19 +302,19 @@ int __wrap_printf(const char *format, ...) {
 ENDING_CALL(fflush)
 ENDING_CALL(fclose)
 
-/* ---- OpenCL ---- */
+/* ---- OpenCL: of the driver, or of what repeats it (repeated_device.c) ---- */
 
 #define CL_CODE(name, args, ...)                                                                                       \
-    cl_int __real_##name args;                                                                                         \
+    cl_int device_##name args;                                                                                         \
     cl_int __wrap_##name args;                                                                                         \
     cl_int __wrap_##name args {                                                                                        \
-        return is_due("opencl", #name) ? CL_OUT_OF_RESOURCES : __real_##name(__VA_ARGS__);                             \
+        return is_due("opencl", #name) ? CL_OUT_OF_RESOURCES : device_##name(__VA_ARGS__);                             \
     }
 #define CL_OBJECT(name, type, args, ...)                                                                               \
-    type __real_##name args;                                                                                           \
+    type device_##name args;                                                                                           \
     type __wrap_##name args;                                                                                           \
     type __wrap_##name args {                                                                                          \
-        if (!is_due("opencl", #name)) return __real_##name(__VA_ARGS__);                                               \
+        if (!is_due("opencl", #name)) return device_##name(__VA_ARGS__);                                               \
         if (rc) *rc = CL_OUT_OF_HOST_MEMORY;                                                                           \
         return NULL;                                                                                                   \
     }

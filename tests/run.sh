@@ -229,10 +229,9 @@ python_sanitized() {
         "$python" -m pytest -q -p no:cacheprovider python/tests
 }
 
-# The tests of failures at the n-th call, which ctest has had at some positions, at every one and over the engine at
-# every place that calls.
+# The tests of failures at the n-th call, which ctest has had at some positions, at every one.
 every_fault() {
-    step env ISTHMUS_EVERY_FAULT=1 POCL_CACHE_DIR="$build/gcc/pocl-cache" "$build/gcc/tests/cli_faults" --jobs 1
+    step env ISTHMUS_EVERY_FAULT=1 "$build/gcc/tests/cli_faults" --jobs 1
 }
 
 # Streams between programs made of pyigtl, which is fetched from PyPI once.
