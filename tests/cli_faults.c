@@ -1,6 +1,6 @@
 /* The n-th allocation, file call or OpenCL call of the program fails (faulty.c), for every n: it ends with an exit code
- * of its own and a sentence, or with the same files as without the failure; nothing crashes or hangs, and what has a
- * final name is whole.
+ * of its own and a sentence, or with the same files and the same text as without the failure; nothing crashes or hangs,
+ * and what has a final name is whole.
  *
  * Half of the program needs no device: it runs over the double of the engine, and where ISTHMUS_EVERY_FAULT is set
  * (tests/run.sh full) every position is walked, else every so many of them. The engine that computes makes thousands of
@@ -25,7 +25,9 @@
 #define REAL IST_BUILD_DIR "/tests/isthmus_faulty"
 
 /* Of these runs alone: the engine looks through the driver's before it asks it. */
-#define CACHES IST_BUILD_DIR "/fault-caches"
+#define CACHES  IST_BUILD_DIR "/fault-caches"
+
+#define PRINTED "stdout"
 
 enum { MOST_PROCESSES = 16, MOST_FILES = 64 };
 
@@ -216,6 +218,15 @@ static bool removes(const char *name) {
     return false;
 }
 
+/* Its files, and last what it printed. */
+static void list_results(const walk *w, int slot, file_list *list) {
+    list_files(slot_path(w, slot, "out"), "", list);
+    cr_assert_lt(list->count, MOST_FILES);
+    list->name[list->count] = strdup(PRINTED);
+    list->bytes[list->count] = scratch_read(slot_path(w, slot, PRINTED), &list->size[list->count]);
+    list->count++;
+}
+
 static void check_temporary(const walk *w, int slot, const char *where, const char *name) {
     file_list left = {.count = 0};
     list_files(slot_path(w, slot, "tmp"), "", &left);
@@ -272,8 +283,8 @@ static void check(walk *w, int slot, int status) {
     cr_expect(known, "%s: exit code %d: %s", where, code, err);
     cr_expect(!code || sentences(err), "%s: exit code %d without a sentence: %s", where, code, err);
     file_list got = {.count = 0};
-    list_files(slot_path(w, slot, "out"), "", &got);
-    for (int i = 0; i < got.count; i++) {
+    list_results(w, slot, &got);
+    for (int i = 0; i < got.count - 1; i++) { /* what is printed may be cut off where it failed */
         bool temporary = ends_with(got.name[i], ".tmp") || ends_with(got.name[i], ".partial") || got.name[i][0] == '.';
         cr_expect(temporary || is_whole(w, got.name[i], got.bytes[i], got.size[i]), "%s: %s is not whole", where,
                   got.name[i]);
@@ -317,7 +328,7 @@ static long count_calls(walk *w, const char *device) {
     char *err = scratch_read(slot_path(w, 0, "stderr"), NULL);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: %d: %s", w->call->arguments, status, err);
     free(err);
-    list_files(slot_path(w, 0, "out"), "", &w->want);
+    list_results(w, 0, &w->want);
     return read_log(w, 0, name);
 }
 
@@ -544,6 +555,16 @@ Test(cli_faults, report) {
                                          "test -d ../run || FAULT= FAULT_LOG= " FAKE
                                          " predict ../in ../none.png -o ../run --quiet 2>/dev/null || test $? = 7",
                                          .admits = "The image cannot be read: "});
+}
+
+Test(cli_faults, merge) {
+    walk_files_and_memory(&(faulty_call){FAKE, "merge ../half1 ../half2 -o out",
+                                         "test -d ../half2 || for i in 1 2; do FAULT= FAULT_LOG= " FAKE
+                                         " predict ../in -o ../half$i --shard $i/2 --quiet || exit; done"});
+}
+
+Test(cli_faults, info) {
+    walk_files_and_memory(&(faulty_call){FAKE, "info " IST_SOURCE_DIR "/weights/dfine_n_demo.safetensors", NULL});
 }
 
 /* A frame that cannot be read makes exit code 7, and the others are complete. */
