@@ -25,14 +25,15 @@ static ist_status open_side(verify_side *side, const ist_config *config, ist_err
     return ist_engine_describe(side->engine, &side->info, err);
 }
 
-/* Index of the first CPU that can be used, or -1. */
-static int first_cpu(void) {
+/* Index of the first CPU that can be used in *index, or -1. What is short for it now is no reason for another
+ * reference. */
+static ist_status first_cpu(int *index, ist_error *err) {
     ist_device *device = NULL;
     ist_device_options options = {.spec = "cpu"};
-    if (ist_device_open(&options, &device, NULL)) return -1;
-    int found = ist_device_facts(device)->index;
+    ist_status status = ist_device_open(&options, &device, err);
+    *index = status ? -1 : ist_device_facts(device)->index;
     ist_device_close(&device);
-    return found;
+    return status == IST_E_MEMORY ? status : IST_OK;
 }
 
 /* What a row of kernels can ask for beyond what every device must have. */
@@ -52,7 +53,7 @@ static ist_status open_portable(verify_side *side, const ist_config *config, ist
     ist_status status = hide_special_rows(&hidden, err);
     char *saved = before ? strdup(before) : NULL;
     if (!status && before && !saved) status = ist_fail(err, IST_E_MEMORY, "out of memory");
-    if (!status) setenv("ISTHMUS_CAPS", hidden.data, 1);
+    if (!status && setenv("ISTHMUS_CAPS", hidden.data, 1)) status = ist_fail(err, IST_E_MEMORY, "out of memory");
     side->portable = true;
     if (!status) status = open_side(side, config, err);
     if (saved)
@@ -71,8 +72,9 @@ static int open_engines(verification *v) {
     ist_error err;
     char spec[16];
     ist_status status = code ? IST_OK : open_side(&v->tested, &config, &err);
+    int cpu = -1;
+    if (!code && !status) status = first_cpu(&cpu, &err);
     if (!code && !status) {
-        int cpu = first_cpu();
         bool same = v->tested.info.device.index == cpu && v->tested.info.precision == IST_PRECISION_FP32;
         snprintf(spec, sizeof spec, "%d", cpu < 0 || same ? v->tested.info.device.index : cpu);
         config.device = spec;

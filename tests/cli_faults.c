@@ -563,6 +563,16 @@ Test(cli_faults, merge) {
                                          " predict ../in -o ../half$i --shard $i/2 --quiet || exit; done"});
 }
 
+/* A failure is neither a device that computes something else, which would be exit code 6, nor a reason to take another
+ * reference. It asks for a CPU, the driver's, so that fewer fail. */
+Test(cli_faults, verify) {
+    const faulty_call call = {FAKE, "verify --precision fp16 ../in", NULL};
+    scratch s = make_input();
+    walk_kind(&s, &call, "memory", false, 12);
+    walk_kind(&s, &call, "file", false, 6);
+    scratch_remove(&s);
+}
+
 Test(cli_faults, info) {
     walk_files_and_memory(&(faulty_call){FAKE, "info " IST_SOURCE_DIR "/weights/dfine_n_demo.safetensors", NULL});
 }
