@@ -5,9 +5,9 @@
 # machine) on what is quick of models, frames and programs; the page of `segment --serve` where Chromium is there, which
 # full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
-# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, as root the
-# Debian packages of two releases and the container, Python's sdist and wheel with a thousand engines, the audit built
-# alone, and ten seconds of each fuzzer.
+# under oclgrind, a clang build, all but the slowest tests under address and undefined-behaviour sanitizers, the Python
+# package too, `predict` under valgrind, as root the Debian packages of two releases and the container, Python's sdist and
+# wheel with a thousand engines, the audit built alone, and ten seconds of each fuzzer.
 # Installs what is missing where apt-get exists, and asks before sudo; uses no network when nothing is. Steps whose tool
 # cannot be had are named and left out. The last line counts tests, and each other step as one.
 #
@@ -33,7 +33,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev pocl-opencl-icd libjansson-dev libzip-dev
   libpng-dev libisal-dev libturbojpeg0-dev libcairo2-dev libdw-dev libarchive-dev libmicrohttpd-dev libcriterion-dev clinfo"
 python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # quick: where there is a python3
-extra="libclang-rt-dev mesa-opencl-icd oclgrind chromium python3 debootstrap mandoc groff zsh fish"
+extra="libclang-rt-dev mesa-opencl-icd oclgrind valgrind chromium python3 debootstrap mandoc groff zsh fish"
 # isthmus does without igtl://, these images and --config where there is none
 may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libavformat-dev libavcodec-dev libswscale-dev
   libtomlplusplus-dev"
@@ -217,16 +217,20 @@ python_wheel() {
     step env ISTHMUS_CYCLES=1000 ISTHMUS_FRAMES=20000 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
 }
 
-# The package's tests under the address sanitizer, which the interpreter has to load first; it never frees some memory.
+# The package's tests under the address sanitizer and its search for leaks.
 python_sanitized() {
     if [ -z "$python" ]; then
         echo "left out: no python3"
         return
     fi
     step compile "$build/asan" isthmus_python
-    step env LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
-        ASAN_OPTIONS=detect_leaks=0:intercept_tls_get_addr=0:quarantine_size_mb=4 PYTHONPATH="$build/asan/python" PYTHONDONTWRITEBYTECODE=1 \
-        "$python" -m pytest -q -p no:cacheprovider python/tests
+    step sh tests/python_asan.sh "$build/asan" "$python"
+}
+
+# What no sanitizer sees, compiled kernels: `predict` with PoCL under valgrind.
+under_valgrind() {
+    sh tests/valgrind.sh "$build/gcc/isthmus" "$build/valgrind"
+    case $? in 0) good ;; 77) ;; *) bad "tests/valgrind.sh" ;; esac
 }
 
 # The tests of failures at the n-th call, which ctest has had at some positions, at every one.
@@ -308,6 +312,8 @@ if [ "$mode" = full ]; then
     sanitized_tests
     say "Python under the address sanitizer"
     python_sanitized
+    say "predict under valgrind"
+    under_valgrind
     say "Debian packages and the container"
     packages_and_container
     say "Python's sdist and wheel"
