@@ -25,8 +25,8 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
     done
     if [ -n "$missing" ]; then
         # What isthmus does without where there is none: OpenIGTLink for `live`, image formats, --config.
-        optional="g++ libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libavformat-dev libavcodec-dev
-          libswscale-dev libtomlplusplus-dev"
+        optional="g++ libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libopenjp2-7-dev libavformat-dev
+          libavcodec-dev libswscale-dev libtomlplusplus-dev"
         # shellcheck disable=SC2086
         may_install "apt-get install --no-install-recommends" $missing $optional || exit 1
         echo "installing$missing"

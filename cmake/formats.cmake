@@ -1,6 +1,6 @@
 # Image formats of optional libraries, each a file of src/io/optional. Gives IST_FORMAT_SOURCES, IST_FORMAT_LIBS and
 # IST_FORMAT_DEFINITIONS (ISTHMUS_TIFF="4.5.0" ..) of those that are there and in ISTHMUS_FORMATS.
-set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp, dicom, video")
+set(ISTHMUS_FORMATS "all" CACHE STRING "optional image formats, where their libraries are: any of tiff, webp, dicom, jpeg2000, video")
 set(IST_FORMAT_SOURCES)
 set(IST_FORMAT_LIBS)
 set(IST_FORMAT_DEFINITIONS)
@@ -27,6 +27,7 @@ function(ist_format name source package)
 endfunction()
 ist_format(tiff tiff.c libtiff-dev libtiff-4>=4.5)
 ist_format(webp webp.c libwebp-dev libwebp libwebpdemux)
+ist_format(jpeg2000 jpeg2000.c libopenjp2-7-dev libopenjp2>=2.5) # in DICOM files
 ist_format(video video.c "libavformat-dev libavcodec-dev libswscale-dev" libavformat libavcodec libswscale libavutil)
 
 # DCMTK's pkg-config file asks for libraries that Debian's package does not bring. Of C++, behind one file of ours.

@@ -137,7 +137,7 @@ foreach(file ${IST_TESTS})
   endif()
   # formats of optional libraries (cmake/formats.cmake) are written by these; they come with ist_io
   set(lacks)
-  foreach(format "TIFF=<tiffio.h>" "WEBP=<webp/" "VIDEO=<libavformat/")
+  foreach(format "TIFF=<tiffio.h>" "WEBP=<webp/" "VIDEO=<libavformat/" "JPEG2000=<openjpeg.h>")
     string(REGEX REPLACE "=.*" "" macro ${format})
     string(REGEX REPLACE ".*=" "" header ${format})
     file(STRINGS ${file} writes REGEX "^#include ${header}")

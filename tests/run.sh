@@ -35,8 +35,8 @@ need="cmake ninja-build gcc g++ libc6-dev clang pkg-config ocl-icd-opencl-dev po
 python_need="python3-dev python3-cffi python3-numpy python3-pil python3-pytest" # quick: where there is a python3
 extra="libclang-rt-dev mesa-opencl-icd oclgrind valgrind chromium python3 debootstrap mandoc groff zsh fish"
 # isthmus does without igtl://, these images and --config where there is none
-may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libavformat-dev libavcodec-dev libswscale-dev
-  libtomlplusplus-dev"
+may="libopenigtlink-dev libtiff-dev libwebp-dev libdcmtk-dev libopenjp2-7-dev libavformat-dev libavcodec-dev
+  libswscale-dev libtomlplusplus-dev"
 
 . apps/as_root.sh
 is_installed() { dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q "ok installed"; }

@@ -55,8 +55,13 @@ static bool is_pnm(const unsigned char *head, size_t count) {
 #else
 #define TIFF_ROW .container = NULL
 #endif
+#ifdef ISTHMUS_JPEG2000 /* within DICOM files only */
+#define WITH_JPEG2000 " (JPEG 2000 " ISTHMUS_JPEG2000 ")"
+#else
+#define WITH_JPEG2000 " (no JPEG 2000: built without libopenjp2-7-dev)"
+#endif
 #ifdef ISTHMUS_DICOM
-#define DICOM_ROW .container = &ist_dicom_container, .version = ISTHMUS_DICOM
+#define DICOM_ROW .container = &ist_dicom_container, .version = ISTHMUS_DICOM WITH_JPEG2000
 #else
 #define DICOM_ROW .container = NULL
 #endif

@@ -1,8 +1,8 @@
 // DICOM in through DCMTK, frame by frame: MONOCHROME1 and 2, PALETTE COLOR, RGB and YBR_FULL, 8 and 16 bits allocated,
-// stored as they are or with JPEG, JPEG-LS or RLE, in files that may be deflated. Gray of more than 8 bits comes as the
-// samples that are stored, those with a sign moved up by half of their range and MONOCHROME1 turned over, with the
-// window that makes black and white of them in the same values: the file's first (behind its rescale slope and
-// intercept), else the range of the bits stored.
+// stored as they are or with JPEG, JPEG-LS, RLE or JPEG 2000 (jpeg2000.h), in files that may be deflated. Gray of more
+// than 8 bits comes as the samples that are stored, those with a sign moved up by half of their range and MONOCHROME1
+// turned over, with the window that makes black and white of them in the same values: the file's first (behind its
+// rescale slope and intercept), else the range of the bits stored.
 //
 // Only the header is in memory, and frames are read where they lie. DCMTK reads through a stream of ours, which ends
 // where a hostile header would have it nest too deep or grow too long.
@@ -19,6 +19,7 @@
 extern "C" {
 #include "io/image_format.h"
 #include "io/inflated.h"
+#include "io/jpeg2000.h"
 #include "io/jpeg_survey.h"
 }
 
@@ -262,12 +263,33 @@ bool encapsulated(Dicom &d) {
     return uses_fragments(DcmXfer(d.data()->getOriginalXfer()), 0);
 }
 
+bool holds_jpeg2000(Dicom &d) {
+    const E_TransferSyntax coding = d.data()->getOriginalXfer();
+    return coding == EXS_JPEG2000LosslessOnly || coding == EXS_JPEG2000;
+}
+
+// What the codestream of a frame must be.
+ist_jpeg2000_frame jpeg2000_frame(const Dicom &d) {
+    return {d.columns, d.rows, d.samples, d.allocated};
+}
+
+// Of a coding that DCMTK does not know: it has taken its fragments for no pixels.
+ist_status refuse_unknown(Dicom &d, const OFString &coding, ist_error *err) {
+    const bool high_throughput = coding.compare(0, 22, "1.2.840.10008.1.2.4.20") == 0; // 201 to 203
+    return ist_fail(err, IST_E_INPUT, "%s: is coded as %s (%s), which is not read", d.name,
+                    high_throughput ? "High-Throughput JPEG 2000" : "nothing that is known", coding.c_str());
+}
+
 // A number of frames costs nothing to write: there must be bytes, or fragments, for them.
 ist_status check_frames(Dicom &d, ist_error *err) {
     size_t want = size_t{d.rows} * d.columns * d.samples * (d.allocated / 8);
     if (!want || frame_size(*d.pixels, d.data(), d.frame_bytes, !encapsulated(d), 0).bad() || d.frame_bytes != want)
         return damaged(d, "a frame has no size, or another than its rows have", err);
     if (!encapsulated(d)) {
+        OFString coding;
+        d.file.getMetaInfo()->findAndGetOFString(DCM_TransferSyntaxUID, coding);
+        if (!d.pixels->getLength() && DcmXfer(coding.c_str()).getXfer() == EXS_Unknown)
+            return refuse_unknown(d, coding, err);
         if (d.pixels->getLength() / want < d.frames)
             return ist_fail(err, IST_E_INPUT, "%s: the DICOM is truncated: %u bytes for %zu frames of %zu", d.name,
                             d.pixels->getLength(), d.frames, want);
@@ -313,6 +335,7 @@ ist_status open_dicom(const ist_byte_source *source, const char *name, size_t ma
     }
     ist_image_size_set(largest, d->columns, d->rows, d->gray() ? (d->deep() ? 2 : 1) : 3, max_pixels);
     largest->passing = 2 * size_t{d->frame_bytes}; // as it lies there, and compressed
+    if (holds_jpeg2000(*d)) largest->passing += ist_jpeg2000_passing(jpeg2000_frame(*d));
     *state = d;
     *frames = largest->pixels ? d->frames : 1;
     return IST_OK;
@@ -363,14 +386,12 @@ ist_status read_runs(Dicom &d, size_t frame, std::vector<uint8_t> &to, ist_error
     return whole ? IST_OK : damaged(d, "runs that are cut or too short", err);
 }
 
-// JPEG 2000, mostly, and video: DCMTK as Debian has it decodes neither.
+// Video, mostly.
 ist_status refuse_coding(Dicom &d, ist_error *err) {
     const DcmXfer coding(d.data()->getOriginalXfer());
-    return ist_fail(
-        err, IST_E_INPUT,
-        "%s: is coded as %s (%s), which DCMTK does not decode; 'gdcmconv --raw IN OUT' (Debian: libgdcm-tools) "
-        "makes a file that is read",
-        d.name, coding.getXferName(), coding.getXferID());
+    return ist_fail(err, IST_E_INPUT, "%s: is coded as %s (%s), which %s", d.name, coding.getXferName(),
+                    coding.getXferID(),
+                    holds_jpeg2000(d) ? "this isthmus was built without (Debian: libopenjp2-7-dev)" : "is not read");
 }
 
 // Whether DCMTK's look for a JPEG's depth, which goes from marker to marker up to the frame's, would stay at one for
@@ -387,7 +408,7 @@ bool never_ends(const Uint8 *p, size_t count) {
     return false;
 }
 
-// A frame's fragments, as DCMTK will go through them.
+// A frame's fragments, as DCMTK goes through them.
 struct Fragments {
     Uint32 first = 0, end = 0;
     std::vector<uint8_t> bytes;
@@ -398,14 +419,11 @@ bool ends_image(const std::vector<uint8_t> &b) {
     return n >= 2 && b[n - 2] == 0xFF && b[n - 1] == 0xD9;
 }
 
-ist_status gather(Dicom &d, DcmPixelSequence &sequence, size_t frame, Fragments &f, ist_error *err) {
+// Fragments from f.first on, up to one that ends an image, or the one before `stop`.
+ist_status append(const Dicom &d, DcmPixelSequence &sequence, size_t stop, Fragments &f, ist_error *err) {
     const size_t most = 2 * size_t{d.frame_bytes} + (1 << 20);
-    f.first = frame == d.next ? d.fragment : 0;
-    if (!f.first &&
-        DcmCodec::determineStartFragment(static_cast<Uint32>(frame), static_cast<Sint32>(d.frames), &sequence, f.first)
-            .bad())
-        return damaged(d, "a frame's first fragment cannot be found", err);
-    for (f.end = f.first; f.end < sequence.card() && !ends_image(f.bytes); f.end++) {
+    f.bytes.clear();
+    for (f.end = f.first; f.end < stop && !ends_image(f.bytes); f.end++) {
         DcmPixelItem *item = nullptr;
         Uint8 *bytes = nullptr;
         if (sequence.getItem(item, f.end).bad() || !item) return damaged(d, "a fragment cannot be read", err);
@@ -416,6 +434,15 @@ ist_status gather(Dicom &d, DcmPixelSequence &sequence, size_t frame, Fragments 
         f.bytes.insert(f.bytes.end(), bytes, bytes + item->getLength());
     }
     return IST_OK;
+}
+
+ist_status gather(Dicom &d, DcmPixelSequence &sequence, size_t frame, Fragments &f, ist_error *err) {
+    f.first = frame == d.next ? d.fragment : 0;
+    if (!f.first &&
+        DcmCodec::determineStartFragment(static_cast<Uint32>(frame), static_cast<Sint32>(d.frames), &sequence, f.first)
+            .bad())
+        return damaged(d, "a frame's first fragment cannot be found", err);
+    return append(d, sequence, sequence.card(), f, err);
 }
 
 // DCMTK's decoders take memory for the size that a JPEG says, whatever the file's is, and go over a progressive one as
@@ -460,6 +487,41 @@ void forget(Dicom &d, Uint32 first, Uint32 end) {
         if (sequence->getItem(item, i).good() && item) item->compact();
 }
 
+#ifdef ISTHMUS_JPEG2000
+// Each fragment is a frame, or they are told apart by where their codestreams end; tables of offsets are often wrong.
+ist_status gather_jpeg2000(Dicom &d, DcmPixelSequence &sequence, size_t frame, Fragments &f, ist_error *err) {
+    if (sequence.card() == d.frames + 1) { // the first is the table
+        f.first = static_cast<Uint32>(frame) + 1;
+        return append(d, sequence, frame + 2, f, err);
+    }
+    const bool ahead = d.fragment && frame >= d.next;
+    f.end = ahead ? d.fragment : 1;
+    for (size_t i = ahead ? d.next : 0; i <= frame; i++) {
+        forget(d, f.first, f.end);
+        f.first = f.end;
+        IST_TRY(append(d, sequence, sequence.card(), f, err));
+    }
+    d.next = frame + 1, d.fragment = f.end;
+    return IST_OK;
+}
+
+// Through OpenJPEG. Samples are those stored, wherever a high bit says that they lie; colours come as RGB where they
+// were RGB before they were coded.
+ist_status read_jpeg2000(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
+    DcmPixelSequence *sequence = nullptr;
+    Fragments f;
+    if (d.pixels->getEncapsulatedRepresentation(d.data()->getOriginalXfer(), nullptr, sequence).bad() || !sequence)
+        return damaged(d, "its fragments are missing", err);
+    const ist_status status = gather_jpeg2000(d, *sequence, frame, f, err);
+    forget(d, f.first, f.end);
+    if (status) return status;
+    d.high = static_cast<Uint16>(d.stored - 1);
+    model = d.photometric == "YBR_ICT" || d.photometric == "YBR_RCT" ? "RGB" : d.photometric;
+    const ist_jpeg2000_frame want = jpeg2000_frame(d);
+    return ist_jpeg2000_decode(f.bytes.data(), f.bytes.size(), d.name, &want, d.with_sign, to.data(), err);
+}
+#endif
+
 // The frame's samples in d.frame_bytes bytes, by pixel or plane by plane, and their colours.
 ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFString &model, ist_error *err) {
     to.resize(size_t{d.frame_bytes} + d.frame_bytes % 2);
@@ -467,6 +529,9 @@ ist_status read_samples(Dicom &d, size_t frame, std::vector<uint8_t> &to, OFStri
         model = d.photometric;
         return read_runs(d, frame, to, err);
     }
+#ifdef ISTHMUS_JPEG2000
+    if (holds_jpeg2000(d)) return read_jpeg2000(d, frame, to, model, err);
+#endif
     if (encapsulated(d) && !DcmCodecList::canChangeCoding(d.data()->getOriginalXfer(), EXS_LittleEndianExplicit))
         return refuse_coding(d, err);
     Uint32 fragment = frame == d.next ? d.fragment : 0;
