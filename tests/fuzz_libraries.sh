@@ -84,3 +84,8 @@ library jansson libjansson.so jansson with_cmake -DJANSSON_BUILD_SHARED_LIBS=ON 
     -DJANSSON_WITHOUT_TESTS=ON -DJANSSON_EXAMPLES=OFF
 library libjpeg-turbo libturbojpeg.so libjpeg-turbo with_cmake -DENABLE_STATIC=OFF -DWITH_SIMD=OFF -DWITH_JAVA=OFF
 library isa-l libisal.so libisal with_isal
+library libwebp libwebp.so libwebp with_cmake -DWEBP_ENABLE_SIMD=OFF -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF \
+    -DWEBP_BUILD_DWEBP=OFF -DWEBP_BUILD_GIF2WEBP=OFF -DWEBP_BUILD_IMG2WEBP=OFF -DWEBP_BUILD_VWEBP=OFF \
+    -DWEBP_BUILD_WEBPINFO=OFF -DWEBP_BUILD_WEBPMUX=OFF -DWEBP_BUILD_EXTRAS=OFF
+library libtiff libtiff.so tiff with_cmake -Dtiff-tools=OFF -Dtiff-tests=OFF -Dtiff-docs=OFF -Dtiff-contrib=OFF -Dcxx=OFF
+library openjpeg libopenjp2.so openjpeg2 with_cmake -DBUILD_STATIC_LIBS=OFF -DBUILD_CODEC=OFF -DBUILD_TESTING=OFF

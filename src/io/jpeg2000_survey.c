@@ -53,11 +53,11 @@ typedef struct reader {
     siz z;
     size_t tiles;
     unsigned layers, styles, segments; /* layers: the most of any COD so far */
-    size_t precincts, structures;      /* of one component of all tiles, in the worst of the styles; but for segments */
-    size_t blocks;
-    unsigned block_style;      /* all of the styles' bits */
-    bool has_style, has_steps; /* COD, QCD */
-    unsigned char *parts;      /* of each tile, whether one was there */
+    size_t precincts;                  /* of a component, in the worst of the styles */
+    size_t blocks, structures;         /* of a component of one tile, which are there together; but for segments */
+    unsigned block_style;              /* all of the styles' bits */
+    bool has_style, has_steps;         /* COD, QCD */
+    unsigned char *parts;              /* of each tile, whether one was there */
 } reader;
 
 static unsigned word(const unsigned char *p) {
@@ -123,24 +123,28 @@ static ist_status read_siz(reader *r, const unsigned char *p, size_t length, ist
 
 /* ---- COD and COC ---- */
 
-/* Of one side: how many precincts, and code blocks of a band, all tiles in a row (or column) have of a resolution that
- * is 2^down times smaller. A band other than the first has half of the resolution's. */
+/* Of one side: how many precincts all tiles in a row (or column) have of a resolution that is 2^down times smaller, and
+ * how many precincts, and code blocks of a band, the tile with the most. Bands but the first are half the resolution.
+ */
 typedef struct cuts {
-    uint64_t precincts, blocks;
+    uint64_t precincts, tile_precincts, tile_blocks;
 } cuts;
 
 static cuts cut(uint32_t begin, uint32_t end, uint32_t origin, uint32_t step, unsigned down, unsigned precinct,
                 unsigned block, bool halved) {
-    cuts sum = {0};
+    cuts c = {0};
     for (uint64_t at = origin; at < end; at += step) {
         uint64_t a = at > begin ? at : begin, b = at + step < end ? at + step : end;
         a = (a + ((uint64_t)1 << down) - 1) >> down, b = (b + ((uint64_t)1 << down) - 1) >> down;
         if (a >= b) continue;
-        sum.precincts += ((b + ((uint64_t)1 << precinct) - 1) >> precinct) - (a >> precinct);
+        const uint64_t precincts = ((b + ((uint64_t)1 << precinct) - 1) >> precinct) - (a >> precinct);
         if (halved) a >>= 1, b = (b + 1) >> 1;
-        sum.blocks += ((b + ((uint64_t)1 << block) - 1) >> block) - (a >> block);
+        const uint64_t blocks = ((b + ((uint64_t)1 << block) - 1) >> block) - (a >> block);
+        c.precincts += precincts;
+        if (precincts > c.tile_precincts) c.tile_precincts = precincts;
+        if (blocks > c.tile_blocks) c.tile_blocks = blocks;
     }
-    return sum;
+    return c;
 }
 
 /* SPcod, SPcoc. What the worst of the styles comes to counts, as if it were that of all components and tiles. */
@@ -161,8 +165,9 @@ static ist_status read_style(reader *r, const unsigned char *p, size_t length, b
         const cuts x = cut(r->z.x0, r->z.x1, r->z.tx0, r->z.tdx, levels - i, px, bw < px - half ? bw : px - half, i);
         const cuts y = cut(r->z.y0, r->z.y1, r->z.ty0, r->z.tdy, levels - i, py, bh < py - half ? bh : py - half, i);
         precincts += x.precincts * y.precincts;
-        blocks += bands * x.blocks * y.blocks;
-        structures += bands * (x.precincts * y.precincts * PRECINCT_BYTES + x.blocks * y.blocks * BLOCK_BYTES);
+        const uint64_t tile_blocks = bands * x.tile_blocks * y.tile_blocks;
+        blocks += tile_blocks;
+        structures += tile_blocks * BLOCK_BYTES + bands * x.tile_precincts * y.tile_precincts * PRECINCT_BYTES;
     }
     if (precincts > r->precincts) r->precincts = precincts;
     if (blocks > r->blocks) r->blocks = blocks;
@@ -203,10 +208,10 @@ static ist_status weigh(reader *r, ist_error *err) {
     if (r->structures >= most || r->blocks > (most / r->frame->samples) / segments ||
         (s->structures += r->blocks * segments * r->frame->samples) > most)
         return ist_fail(err, IST_E_LIMIT,
-                        "%s: a JPEG 2000 of %zu code blocks and %zu precincts, %u layers and %zu tiles for %zu x %zu "
-                        "pixels takes more memory than they do",
-                        r->name, r->blocks * r->frame->samples, r->precincts * r->frame->samples, r->layers, r->tiles,
-                        r->frame->width, r->frame->height);
+                        "%s: a JPEG 2000 of %zu %s with %zu code blocks and %u layers for %zu x %zu pixels takes more "
+                        "memory than they do",
+                        r->name, r->tiles, ist_plural(r->tiles, "tile", "tiles"), r->blocks * r->frame->samples,
+                        r->layers, r->frame->width, r->frame->height);
     return IST_OK;
 }
 

@@ -46,6 +46,7 @@ static void on_error(const char *message, void *user) {
     if (c->text[0]) return;
     snprintf(c->text, sizeof c->text, "%s", message);
     c->text[strcspn(c->text, "\n")] = 0;
+    if (!strcmp(c->text, "Failed to decode.")) c->text[0] = 0;
 }
 
 static void on_message(const char *message, void *user) {
