@@ -45,7 +45,7 @@ library() {
     shift 3
     if [ ! -e "$prefix/lib/$file" ]; then
         [ -e "$prefix/apt.log" ] || prepare_apt
-        rm -rf "$prefix/src/$name"
+        rm -rf "$prefix/src/$name" "$prefix/src/build-$name"
         mkdir -p "$prefix/src/$name"
         if ! (cd "$prefix/src/$name" && fetch "$package") >"$log" 2>&1; then
             echo "left out: $name: $(tail -n 1 "$log")"
@@ -84,7 +84,7 @@ library jansson libjansson.so jansson with_cmake -DJANSSON_BUILD_SHARED_LIBS=ON 
     -DJANSSON_WITHOUT_TESTS=ON -DJANSSON_EXAMPLES=OFF
 library libjpeg-turbo libturbojpeg.so libjpeg-turbo with_cmake -DENABLE_STATIC=OFF -DWITH_SIMD=OFF -DWITH_JAVA=OFF
 library isa-l libisal.so libisal with_isal
-library libwebp libwebp.so libwebp with_cmake -DWEBP_ENABLE_SIMD=OFF -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF \
+library libwebp libwebp.so libwebp with_cmake -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF \
     -DWEBP_BUILD_DWEBP=OFF -DWEBP_BUILD_GIF2WEBP=OFF -DWEBP_BUILD_IMG2WEBP=OFF -DWEBP_BUILD_VWEBP=OFF \
     -DWEBP_BUILD_WEBPINFO=OFF -DWEBP_BUILD_WEBPMUX=OFF -DWEBP_BUILD_EXTRAS=OFF
 library libtiff libtiff.so tiff with_cmake -Dtiff-tools=OFF -Dtiff-tests=OFF -Dtiff-docs=OFF -Dtiff-contrib=OFF -Dcxx=OFF
