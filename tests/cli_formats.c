@@ -224,3 +224,27 @@ Test(cli_formats, damage_costs_its_page_alone) {
     free(failed), free(bytes);
     scratch_remove(&b.s);
 }
+
+/* Formats of many libraries are modules beside the program, which are loaded when they are needed: a start takes none
+ * of their libraries, a module that cannot be loaded costs its own files alone. */
+Test(cli_formats, modules_are_loaded_when_they_are_needed) {
+    static const char *const libraries[] = {"libtiff.so", "libdcmdata", "libavformat"};
+    if (access(IST_BUILD_DIR "/tests/isthmus-format-tiff.so", R_OK)) cr_skip_test("built without modules");
+    bench b = make_pages();
+    char line[600];
+    snprintf(line, sizeof line, "LD_TRACE_LOADED_OBJECTS=1 %s", PROGRAM);
+    spawned r = spawn_run(&b.s, NULL, (const char *const[]){"/bin/sh", "-c", line, NULL});
+    cr_expect_not_null(strstr(r.out, "libpng"), "%s", r.out);
+    for (int i = 0; i < 3; i++) cr_expect_null(strstr(r.out, libraries[i]), "a start loads %s", libraries[i]);
+    spawn_free(&r);
+    snprintf(line, sizeof line, "cd '%s' && cp '%s' moved && echo no module >isthmus-format-tiff.so", b.s.path,
+             PROGRAM);
+    r = spawn_run(&b.s, NULL, (const char *const[]){"/bin/sh", "-c", line, NULL});
+    cr_assert_eq(r.code, 0, "%s", r.err);
+    spawn_free(&r);
+    const char *program = scratch_path(&b.s, "moved");
+    expect(spawn_run(&b.s, NULL, (const char *const[]){program, "predict", b.in, "-o", b.out, NULL}), 7,
+           "b.tif: what reads it cannot be loaded: ");
+    expect_frames(&b, 2, (const char *[]){"a.png", "c.png"});
+    scratch_remove(&b.s);
+}

@@ -134,6 +134,15 @@ if [ -e "$build/isthmus" ]; then
     (cd "$weights" && sha256sum --quiet -c SHA256SUMS)
     "$prefix/bin/isthmus" predict "$weights/demo/frame-001.png" -o "$work/out" --quiet
     grep -q '"name":"bone"' "$work/out/frames.ndjson"
+    echo "modules of formats: found from where the program is"
+    for module in "$build"/isthmus-format-*.so; do
+        case $module in
+        *-tiff.so) file=palette.tif ;;
+        *-dicom.so) file=pal.dcm ;;
+        *) continue ;;
+        esac
+        "$prefix/bin/isthmus" predict "$here/fuzz/corpus/frames/$file" -o "$work/out" --no-masks --quiet
+    done
     mv "$weights" "$work/away"
     code=0
     "$prefix/bin/isthmus" predict "$work/away/demo/frame-001.png" -o "$work/out2" 2>"$work/said" || code=$?

@@ -141,9 +141,3 @@ bool ist_is_container_name(const char *name) {
     const ist_image_format *format = by_name(name);
     return format && format->container;
 }
-
-void ist_image_size_set(ist_image_size *size, size_t width, size_t height, size_t pixel_bytes, size_t max_pixels) {
-    if (!width || !height || width > max_pixels / height) return;
-    size->pixels = width * height;
-    size->decoded = size->pixels * pixel_bytes;
-}
