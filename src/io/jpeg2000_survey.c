@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     SOC = 0xFF4F,
@@ -283,7 +284,26 @@ static ist_status read_part(reader *r, size_t *at, ist_error *err) {
     return IST_OK;
 }
 
+/* Boxes up to the one of the codestream (annex I): DICOM wants none, and some write them. */
+static ist_status skip_boxes(reader *r, ist_error *err) {
+    static const char signature[] = "\0\0\0\x0CjP  \r\n\x87\n";
+    if (r->count < sizeof signature - 1 || memcmp(r->bytes, signature, sizeof signature - 1)) return IST_OK;
+    for (size_t at = sizeof signature - 1; r->count - at >= 8;) {
+        const size_t length = dword(r->bytes + at);
+        if (!memcmp(r->bytes + at + 4, "jp2c", 4)) {
+            r->s->begin = at + (length == 1 ? 16 : 8);
+            if (r->s->begin > r->count) break;
+            r->bytes += r->s->begin, r->count -= r->s->begin;
+            return IST_OK;
+        }
+        if (length < 8 || length > r->count - at) break;
+        at += length;
+    }
+    return damaged(r, "a JP2 file without a codestream", err);
+}
+
 static ist_status survey(reader *r, ist_error *err) {
+    IST_TRY(skip_boxes(r, err));
     size_t at = 6;
     if (r->count < 6 || word(r->bytes) != SOC || word(r->bytes + 2) != SIZ)
         return damaged(r, "no codestream begins there", err);
@@ -300,7 +320,7 @@ static ist_status survey(reader *r, ist_error *err) {
         if (marker == EOC) break;
         if (marker != SOT) return damaged(r, "a tile that does not end where it says", err);
     }
-    r->s->bytes = at;
+    r->s->end = r->s->begin + at;
     for (size_t i = 0; i < r->tiles; i++)
         if (!r->parts[i]) return damaged(r, "tiles are missing", err);
     return weigh(r, err);

@@ -21,7 +21,7 @@ typedef struct ist_jpeg2000_frame {
 typedef struct ist_jpeg2000_survey {
     unsigned bits; /* of its samples, 1 .. frame.bits */
     bool with_sign;
-    size_t bytes;      /* of it: more may lie behind */
+    size_t begin, end; /* where it lies: some files have it within the boxes of a JP2 file, and bytes behind it */
     size_t structures; /* bytes that OpenJPEG takes for tiles, precincts and code blocks, at most */
 } ist_jpeg2000_survey;
 

@@ -111,7 +111,7 @@ ist_status ist_jpeg2000_decode(const unsigned char *bytes, size_t count, const c
                                const ist_jpeg2000_frame *frame, bool with_sign, void *to, ist_error *err) {
     ist_jpeg2000_survey s;
     IST_TRY(ist_jpeg2000_survey_of(bytes, count, name, frame, &s, err));
-    memory m = {.bytes = bytes, .count = s.bytes};
+    memory m = {.bytes = bytes + s.begin, .count = s.end - s.begin};
     complaint c = {0};
     opj_stream_t *stream = open_stream(&m);
     opj_codec_t *codec = opj_create_decompress(OPJ_CODEC_J2K);
