@@ -3,7 +3,8 @@
  * shared objects, and loading those takes several times what all else of a start does.
  *
  * A module is looked for where the program is (a build), below the prefix that the program is in, else where it was to
- * be installed, and nowhere else. It stays loaded. */
+ * be installed, and nowhere else. Installed ones are in a folder of their version: another may take this one's place
+ * while the program runs. What is loaded stays. */
 #define _GNU_SOURCE /* RTLD_NODELETE */
 #include "io/image_format.h"
 
@@ -13,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NEAR "../" ISTHMUS_LIBDIR "/isthmus/"
-#define FAR  ISTHMUS_FULL_LIBDIR "/isthmus/"
+#define NEAR "../" ISTHMUS_LIBDIR "/isthmus/" ISTHMUS_VERSION "/"
+#define FAR  ISTHMUS_FULL_LIBDIR "/isthmus/" ISTHMUS_VERSION "/"
 
 static void find(const char *format, char *path, size_t size) {
     static const char *const near[] = {"", NEAR};
