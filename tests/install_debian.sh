@@ -32,6 +32,9 @@ every_package() {
         grep -q " \./$file" "$work/$package" || { echo "$package has no $file"; return 1; }
     done <<LIST
 isthmus usr/bin/isthmus$
+isthmus usr/lib/.*/isthmus/[0-9.]*/isthmus-format-dicom\.so$
+isthmus usr/lib/.*/isthmus/[0-9.]*/isthmus-format-tiff\.so$
+isthmus usr/lib/.*/isthmus/[0-9.]*/isthmus-format-video\.so$
 isthmus usr/share/bash-completion/completions/isthmus$
 isthmus usr/share/fish/vendor_completions\.d/isthmus\.fish$
 isthmus usr/share/zsh/vendor-completions/_isthmus$
