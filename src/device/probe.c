@@ -231,10 +231,10 @@ static ist_program_part part_of(const struct probe *p, char source[64]) {
     return (ist_program_part){source, p->isa, p->options ? p->options : ""};
 }
 
-size_t ist_probe_bytes(int probe) {
+size_t ist_probe_cost(int probe) {
     char source[64];
     ist_program_part part = part_of(&probes[probe], source);
-    return ist_program_bytes(&part);
+    return ist_program_cost(&part);
 }
 
 /* Native vectors of 16 floats say that the system keeps their registers. */

@@ -41,8 +41,8 @@ typedef struct ist_probe_course {
 ist_status ist_probes_run(ist_device *device, const ist_probe_course *course, ist_probe_result *results, ist_error *why,
                           ist_error *err);
 
-/* Bytes of its source, which say how long it takes compared with others. */
-size_t ist_probe_bytes(int probe);
+/* As ist_program_cost. */
+size_t ist_probe_cost(int probe);
 
 /* ---- workers.c ---- */
 

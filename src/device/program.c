@@ -124,12 +124,12 @@ static int sources_of(const ist_program_part *part, const ist_source **sources, 
     return (sources[count++] = find_source(missing)) ? count : -1;
 }
 
-size_t ist_program_bytes(const ist_program_part *part) {
+size_t ist_program_cost(const ist_program_part *part) {
     const ist_source *sources[MAX_SOURCES];
     char missing[64];
     size_t size = 0;
     int count = sources_of(part, sources, missing, sizeof missing);
-    for (int i = 0; i < count; i++) size += strlen(sources[i]->text);
+    for (int i = 0; i < count; i++) size += strlen(sources[i]->text) / (i < count - 1 ? 10 : 1);
     return size;
 }
 

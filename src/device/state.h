@@ -112,8 +112,9 @@ ist_status ist_programs_join_now(ist_site site, ist_device *device, const ist_pr
 
 /* Builds the program, for the cache or for kernels to come. */
 ist_status ist_program_make(ist_device *device, const ist_program_part *part, ist_error *err);
-/* Bytes of its source; 0 when there is none. */
-size_t ist_program_bytes(const ist_program_part *part);
+/* How long building it takes compared with others, roughly: bytes of its source, of which little is used of what
+ * several have in common. */
+size_t ist_program_cost(const ist_program_part *part);
 
 void ist_programs_release(ist_device *device);
 

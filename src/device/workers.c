@@ -38,7 +38,7 @@ void ist_probes_by_workers(ist_device *d, ist_probe_result *results) {
         numbers[i] = -1;
         if (results[i]) continue;
         if (ist_probe_may_run(d, i))
-            numbers[i] = ist_jobs_add(d->jobs, &(ist_job){.probe = i}, ist_probe_bytes(i));
+            numbers[i] = ist_jobs_add(d->jobs, &(ist_job){.probe = i}, ist_probe_cost(i));
         else
             results[i] = IST_PROBE_FAILS;
     }
@@ -52,7 +52,7 @@ void ist_probes_by_workers(ist_device *d, ist_probe_result *results) {
 void ist_program_announce(ist_device *d, const ist_program_part *part) {
     if (!d->jobs) return;
     ist_job job = {.probe = -1, .op = part->op, .isa = part->isa, .defines = part->defines};
-    ist_jobs_add(d->jobs, &job, ist_program_bytes(part));
+    ist_jobs_add(d->jobs, &job, ist_program_cost(part));
 }
 
 void ist_programs_gather(ist_device *d) {

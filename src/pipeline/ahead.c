@@ -128,8 +128,8 @@ static ist_status work(const ist_config *config, ist_jobs *jobs, int part, ist_e
     return part || ist_jobs_good(jobs) ? IST_OK : ist_fail(err, IST_E_STATE, "the engine did not open");
 }
 
-/* Contexts are made one after the other. The first processes do not wait until it is known that they are wanted, so
- * that theirs are there early and probe while the others' are made. */
+/* The first processes load drivers without waiting until it is known that they are wanted. Contexts are made one after
+ * the other, so that the others lose nothing by it; and on a CPU they never load any. */
 static ist_status compile_part(const ist_config *config, ist_jobs *jobs, int part, ist_error *err) {
     enum { AT_ONCE = 7 };
     ist_device_info info;
