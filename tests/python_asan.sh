@@ -18,10 +18,11 @@ export PYTHONPATH="$build/python" PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=malloc
 export ISTHMUS_DEVICE="${ISTHMUS_DEVICE-Portable}"
 if [ -f /etc/OpenCL/vendors/pocl.icd ]; then export OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd; fi
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0"
+# left out: a forked child, which forgets its parent's engine by promise (isthmus.h) and so leaks it
 # exit codes are the programs' own: what is reported is read below. Thread-local blocks: google/sanitizers issue 1322
 ASAN_OPTIONS="intercept_tls_get_addr=0:quarantine_size_mb=4:exitcode=0:log_path=$reports/report" \
     LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
-    "$python" -m pytest -q -p no:cacheprovider "$@" "$root/python/tests"
+    "$python" -m pytest -q -p no:cacheprovider -k 'not test_a_child_gets_a_clear_error_and_the_parent_goes_on' "$@" "$root/python/tests"
 code=$?
 find "$reports" -type f -exec cat {} + >"$reports.log"
 leaks=$(awk -v RS= -v mine="$root/(src|apps|audit|python/binding)/|/_native/" '/ leak of / && $0 ~ mine { print $0 "\n" }' \
