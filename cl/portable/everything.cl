@@ -133,25 +133,22 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
           __global const int *pick_total, __global const int *sums, __global const float *iou,
           __global const int *total, __global const uint *upload, grid_filter_args arg) {
     __local int room[LANES];
-    const int points = *total, count = *pick_total, taken = found[FD_TAKEN];
-    if (found[FD_SELECTED]) { /* what is said of a mask is what was stored, though another batch may differ in last bits */
-        const int stored = found[FD_STORED];
-        for (int k = LANE; k < count; k += LANES)
-            put_sums(found + FD_HEADER + (size_t)LIST(found, FL_KEPT, arg.capacity)[stored + k] * CD_WORDS,
-                     vload8((size_t)k, sums), IMAGE_AT(upload, pick_image[k]));
-        SYNC();
-        if (LANE == 0) found[FD_STORED] = stored + points;
-        return;
-    }
+    const int points = *total, taken = found[FD_TAKEN], stored = found[FD_STORED], selected = found[FD_SELECTED];
+    const int picked = *pick_total, said = selected ? picked : 0, count = selected ? 0 : picked; /* one of two loops */
     int candidates = found[FD_CANDIDATES];
     SYNC();
+    /* what is said of a mask is what was stored, though another batch may differ in last bits */
+    for (int k = LANE; k < said; k += LANES)
+        put_sums(found + FD_HEADER + (size_t)LIST(found, FL_KEPT, arg.capacity)[stored + k] * CD_WORDS,
+                 vload8((size_t)k, sums), IMAGE_AT(upload, pick_image[k]));
     for (int first = 0; first < count; first += LANES) {
         const int k = min(first + LANE, count - 1), item = picks[2 * k], point = item / arg.each, crop = pick_image[k];
         __global const uint *im = IMAGE_AT(upload, crop), *image = IMAGE_AT(upload, 0);
         const int8 s = vload8((size_t)k, sums);
         const int left = (int)im[IM_CROP_X], top = (int)im[IM_CROP_Y];
         const int4 box = box_of(s, im);
-        const float stability = s.s6 ? quotient((float)s.s5, (float)s.s6) : 0.0f;
+        /* of none 0, as its part is; a choice of quotients ends LLVM 18 (PoCL 6.0) where work-items are 64 */
+        const float stability = quotient((float)s.s5, (float)max(s.s6, 1));
         bool take = first + LANE < count && (!arg.filtered || stability >= arg.threshold);
         int all;
         if (cut_off(box.s0, left, 0) || cut_off(box.s1, left + (int)im[IM_WIDTH], (int)image[IM_WIDTH]) ||
@@ -159,24 +156,29 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
             take = false;
         const int at = candidates + before(take, room, &all);
         candidates += all;
-        if (!take || at >= arg.capacity) continue;
-        __global int *c = found + FD_HEADER + (size_t)at * CD_WORDS;
-        c[CD_IOU] = as_int(iou[(size_t)point * arg.iou_ld + arg.iou_c0 + item - point * arg.each]);
-        put_sums(c, s, im);
-        c[CD_POINT] = taken + point;
-        c[CD_MASK] = item - point * arg.each;
-        c[CD_CROP] = crop;
-        c[CD_CHANGED] = 0;
+        if (take && at < arg.capacity) {
+            __global int *c = found + FD_HEADER + (size_t)at * CD_WORDS;
+            c[CD_IOU] = as_int(iou[(size_t)point * arg.iou_ld + arg.iou_c0 + item - point * arg.each]);
+            put_sums(c, s, im);
+            c[CD_POINT] = taken + point;
+            c[CD_MASK] = item - point * arg.each;
+            c[CD_CROP] = crop;
+            c[CD_CHANGED] = 0;
 #if LANES == 1
-        found[FD_OF_CROP + crop]++;
+            found[FD_OF_CROP + crop]++;
 #else
-        atomic_inc(found + FD_OF_CROP + crop);
+            atomic_inc(found + FD_OF_CROP + crop);
 #endif
+        }
     }
     SYNC();
     if (LANE) return;
-    found[FD_CANDIDATES] = min(candidates, arg.capacity);
-    found[FD_TAKEN] = taken + points;
+    if (selected) {
+        found[FD_STORED] = stored + points;
+    } else {
+        found[FD_CANDIDATES] = min(candidates, arg.capacity);
+        found[FD_TAKEN] = taken + points;
+    }
 }
 
 /* ---- non-maximum suppression ---- */
