@@ -69,7 +69,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     }
 
     int c = col + tx, left = shape.y_c - c;
-    if (left <= 0) return; /* not in the loop's condition: LLVM in PoCL 6 then stops the process */
+    if (left <= 0) return; /* not in the loop's condition: some compilers then end the process */
     for (int r = 0, p = p0 + ty; r < 4 && p < rows; r++, p++) {
         int line = p / shape.y_w, n = line / shape.y_h, oy = line - n * shape.y_h, ox = p - line * shape.y_w;
         size_t b = before_pixel(n, oy, ox, shape.y_h, shape.y_w, epi.flags);

@@ -219,6 +219,6 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         }
     }
 #if SLICES > 1
-    barrier(CLK_LOCAL_MEM_FENCE); /* else PoCL 3.1 leaves the last values unstored in slices other than the first */
+    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave the last values unstored in slices other than the first */
 #endif
 }

@@ -147,7 +147,7 @@ grid_keep(__global int *found, __global const int *picks, __global const int *pi
         const int8 s = vload8((size_t)k, sums);
         const int left = (int)im[IM_CROP_X], top = (int)im[IM_CROP_Y];
         const int4 box = box_of(s, im);
-        /* of none 0, as its part is; a choice of quotients ends LLVM 18 (PoCL 6.0) where work-items are 64 */
+        /* of none 0, as its part is; a choice of quotients ends some compilers where work-items are 64 */
         const float stability = quotient((float)s.s5, (float)max(s.s6, 1));
         bool take = first + LANE < count && (!arg.filtered || stability >= arg.threshold);
         int all;

@@ -12,7 +12,7 @@
  * of a machine's part keeps them there where a compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
 #if defined(__x86_64__) || defined(__aarch64__)
-#define BATCH     8 /* with 16 PoCL 3.1 gives NaN where several threads run groups */
+#define BATCH     8 /* with 16 some compilers give NaN where several threads run groups */
 #else
 #define BATCH     16
 #endif

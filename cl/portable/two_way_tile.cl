@@ -83,7 +83,7 @@ static inline float weight(float t) {
         }                                                                                                              \
     } while (0)
 
-/* Scores of a block's columns to s: a loop over blocks became wrong with PoCL 3.1. */
+/* Scores of a block's columns to s: a loop over blocks became wrong with some compilers. */
 #define UPDATE_SCORES(block)                                                                                           \
     do {                                                                                                               \
         __global const float *columns = keys + (size_t)n * (K + 1) * ALL + (block) * CP;                               \
@@ -103,7 +103,7 @@ image_update(__global T *x_out, __global const T *x, __global const T *position,
              __global const float *shift, __global const float *keys, __global const float *values,
              __global const float *norm, __global const int *limit, image_update_args arg) {
     __local float4 xp_room[CHUNK * WIDTH / 4], s_room[ALL * WIDTH / 4];
-    /* part is not in the room of xp: there PoCL 3.1 mixed up the groups of its threads */
+    /* part is not in the room of xp: there one runtime mixed up the groups of its threads */
     __local float stat[GROUP], part[ROWS * (QUADS + 1)];
     __local float *xp = (__local float *)xp_room, *s = (__local float *)s_room;
     const int n = get_group_id(1), lane = get_local_id(0), tokens = arg.update_columns / HEADS;
@@ -176,7 +176,7 @@ image_update(__global T *x_out, __global const T *x, __global const T *position,
         const float4 v = acc[r] * (1.0f / sqrt(square[r] + arg.eps));
         if (row < last) STORE4_ALIGNED(fma(v, gamma, beta), x_out, ((size_t)n * image.length + row) * K + kq * 4);
     }
-    barrier(CLK_LOCAL_MEM_FENCE); /* else PoCL 3.1 may leave the last values unstored */
+    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers may leave the last values unstored */
 }
 
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
