@@ -19,7 +19,8 @@ static double tolerance(const optest *t, const shape *s) {
     return (t->half ? 2e-3 : 0) + optest_tolerance(t, s->nk) + 4 * score * 6e-8 * sqrt(s->d);
 }
 
-static const char *row; /* the kernel that a case without slices must launch, NULL: any */
+static const char *row;    /* the source that a case without slices must launch, NULL: any */
+static const char *kernel; /* the kernel that every case must launch, NULL: any */
 
 /* Each item by itself, of as many keys as it has. */
 static void counted_reference(ref_map q, ref_map k, ref_map v, const shape *s, const int *q_map, const int *kv_map,
@@ -61,6 +62,7 @@ static void attention_case(const shape *s, unsigned i) {
     ist_tensor y = ist_op_attention(t.plan, qt, kt, vt, &opts, "attention");
     optest_run(&t);
     optest_takes(&t, i & 1 ? NULL : row);
+    if (kernel) cr_expect_str_eq(ist_plan_launch_at(t.plan, 0)->kernel, kernel);
     want.n = count;
     if (i & 8)
         counted_reference(q, k, v, s, i & 2 ? q_map : NULL, i & 2 ? kv_map : NULL, counts, want);
@@ -91,6 +93,17 @@ Test(attention, own_row) {
 Test(attention, portable) {
     hide(IST_CAP_VEC16);
     shapes();
+}
+
+/* Several work-items per query, as many of a group's as one block of queries needs at least: on any device. */
+Test(attention, slices_of_the_keys) {
+    static const shape all[] = {{1, 17, 70, 1, 12, 2},  {1, 33, 65, 1, 20, 1}, {1, 64, 300, 1, 32, 1},
+                                {1, 16, 64, 1, 28, 16}, {1, 50, 129, 1, 8, 1}, {1, 31, 400, 1, 4, 4}};
+    hide(IST_CAP_VEC16 | IST_CAP_CPU | IST_CAP_PTX_MMA);
+    kernel = "attention_slices";
+    for (size_t k = 0; k < (optest_small() ? 2 : sizeof all / sizeof *all); k++)
+        for (unsigned i = 0; i < 16; i += optest_small() ? 5 : 1)
+            if (!(i & 4)) attention_case(&all[k], i); /* half of one item are none */
 }
 
 /* The row on matrix instructions: the capability is claimed, nvidia/ptx then is plain OpenCL. */

@@ -119,13 +119,9 @@ static void network(optest *t, const shape *s, bool gathered, ist_tensor results
     if (gathered) ist_sequence_end(p, results, RESULTS, "sequence");
 }
 
-/* A sequence of two attentions, one of which must begin a piece; on matrix instructions each is a launch of its own. */
-static int launches_of(const optest *t) {
-    return t->half && (ist_plan_caps(t->plan) & IST_CAP_PTX_MMA) ? 5 : 2;
-}
-
-/* `launches`: 0 for launches_of; `hidden`: capabilities that only the launches do without. */
-static void agrees(shape s, unsigned salt, int launches, unsigned hidden) {
+/* `hidden`: capabilities that only the launches do without. The sequence is cut at its two attentions, which are
+ * launches of their own. */
+static void agrees(shape s, unsigned salt, unsigned hidden) {
     static const char *const names[RESULTS] = {"logits", "boxes", "corners", "outer"};
     optest plain, fused;
     ist_tensor a[RESULTS], b[RESULTS];
@@ -137,8 +133,7 @@ static void agrees(shape s, unsigned salt, int launches, unsigned hidden) {
     optest_begin(&fused, "as a sequence", salt);
     network(&fused, &s, true, b);
     optest_run(&fused);
-    cr_expect_eq(ist_plan_describe(fused.plan).launches, launches ? launches : launches_of(&fused), "%d launches",
-                 ist_plan_describe(fused.plan).launches);
+    cr_expect_eq(ist_plan_describe(fused.plan).launches, 5, "%d launches", ist_plan_describe(fused.plan).launches);
     double tol = plain.half ? 3e-2 : 2e-4; /* plain storage rounds every intermediate result */
     for (int i = 0; i < RESULTS; i++) {
         ref_map want = optest_read(&plain, a[i]), got = optest_read(&fused, b[i]);
@@ -161,21 +156,20 @@ Test(sequence, agrees_with_its_operators) {
                                    {1, 21, 40, 8, 32, 512, 80, 1, false}, {2, 17, 40, 8, 32, 512, 80, 2, true}};
     hide(IST_CAP_VEC16 | IST_CAP_CPU);
     for (unsigned i = 0; device_sequences() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
-        agrees(shapes[i], i, 0, 0);
+        agrees(shapes[i], i, 0);
 }
 
-/* The row on matrix instructions: where there are none, in the plain OpenCL of nvidia/ptx. Both attentions are launches of
- * their own. */
+/* The row on matrix instructions: where there are none, in the plain OpenCL of nvidia/ptx. */
 Test(sequence, agrees_on_matrix_instructions) {
     static const shape shapes[] = {{3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 8, 70, 8, 32, 1024, 80, 1, false},
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 11, 100, 12, 20, 333, 91, 1, true}};
     if (optest_small() || !claim_matrix_instructions()) return; /* oclgrind takes minutes for one */
     without = IST_CAP_VEC16 | IST_CAP_CPU;
     for (unsigned i = 0; device_sequences() && i < sizeof shapes / sizeof *shapes; i++)
-        agrees(shapes[i], i, 0, IST_CAP_PTX_MMA);
+        agrees(shapes[i], i, IST_CAP_PTX_MMA);
 }
 
-/* On CPUs both attentions are launches of their own; the rows are tiles of six, the last one not whole. */
+/* On CPUs the rows are tiles of six, the last one not whole. */
 static void agrees_on_cpu(void) {
     static const shape shapes[] = {{1, 5, 14, 1, 16, 32, 3, 1, false}, {2, 30, 40, 8, 16, 512, 80, 2, true},
                                    {3, 9, 33, 3, 16, 48, 7, 1, false}, {1, 300, 320, 8, 32, 1024, 80, 1, false},
@@ -186,7 +180,7 @@ static void agrees_on_cpu(void) {
     bool begun = form != NULL, cpu = begun && form->machine == IST_MACHINE_CPU;
     optest_drop(&t);
     for (unsigned i = 0; cpu && begun && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
-        agrees(shapes[i], i, 5, 0);
+        agrees(shapes[i], i, 0);
 }
 
 Test(sequence, agrees_on_cpus) {

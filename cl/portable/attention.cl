@@ -3,7 +3,8 @@
  *     out[i] = sum_j softmax_j(scale * q_i . k_j + bias_ij) v_j          per head
  *
  * attention_rows, window and relative: a query per work-item, keys and values shared through local memory in blocks.
- * attention_keys, for few queries: a group per query, keys spread over its work-items, partial softmaxes merged. */
+ * attention_keys, for few queries: a group per query, keys spread over its work-items, partial softmaxes merged.
+ * attention_slices, for some more: a few work-items per query. */
 #ifndef D
 #define D 32 /* head dimension, a multiple of 4 */
 #endif
@@ -11,6 +12,13 @@
 #define KB    (1024 / D / 4 * 4) /* two blocks fill 8 KiB */
 #define GROUP 64
 #define LOWEST (-3.0e38f)
+
+/* ALIGNED: rows and their heads begin at multiples of four elements. */
+#ifdef ALIGNED
+#define LOAD_QUAD(p, i) LOAD4_ALIGNED(p, i)
+#else
+#define LOAD_QUAD(p, i) LOAD4(p, i)
+#endif
 
 /* Softmax-weighted sum over the keys seen so far, relative to the maximum m. */
 typedef struct softmax_state {
@@ -61,7 +69,7 @@ static inline void take_four(softmax_state *s, const float4 *q, __local const fl
 
 static inline void load_query(float4 *q, __global const T *x, int at, float scale) {
 #pragma unroll
-    for (int c = 0; c < D4; c++) q[c] = LOAD4(x, at + 4 * c) * scale;
+    for (int c = 0; c < D4; c++) q[c] = LOAD_QUAD(x, at + 4 * c) * scale;
 }
 
 static inline void store_result(__global T *out, int at, const softmax_state *s) {
@@ -89,8 +97,8 @@ attention_rows(__global T *out, __global const T *q, __global const T *k, __glob
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int e = lane; e < (kn + 3) / 4 * 4 * D4; e += GROUP) {
             const int j = e / D4, c = h * D + e % D4 * 4, in = j < kn, token = k_first + k0 + min(j, kn - 1);
-            lk[e] = in ? LOAD4(k, token * arg.k_ld + arg.k_c0 + c) : (float4)(0.0f);
-            lv[e] = in ? LOAD4(v, token * arg.v_ld + arg.v_c0 + c) : (float4)(0.0f);
+            lk[e] = in ? LOAD_QUAD(k, token * arg.k_ld + arg.k_c0 + c) : (float4)(0.0f);
+            lv[e] = in ? LOAD_QUAD(v, token * arg.v_ld + arg.v_c0 + c) : (float4)(0.0f);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int j = 0; j < kn; j += 4) take_four(&s, query, lk + j * D4, lv + j * D4, (float4)(0.0f), kn - j);
@@ -115,14 +123,15 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
     for (int j = lane; j < nk; j += GROUP) {
         float4 t = (float4)(0.0f);
     #pragma unroll
-    for (int c = 0; c < D4; c++) t = fma(query[c], LOAD4(k, (k_first + j) * arg.k_ld + arg.k_c0 + h * D + 4 * c), t);
+        for (int c = 0; c < D4; c++)
+            t = fma(query[c], LOAD_QUAD(k, (k_first + j) * arg.k_ld + arg.k_c0 + h * D + 4 * c), t);
         const float score = (t.x + t.y) + (t.z + t.w);
         if (score > s.m) softmax_rescale(&s, score);
         const float e = ist_exp_float(score - s.m);
         s.sum += e;
     #pragma unroll
     for (int c = 0; c < D4; c++)
-            s.acc[c] = fma((float4)(e), LOAD4(v, (k_first + j) * arg.v_ld + arg.v_c0 + h * D + 4 * c), s.acc[c]);
+            s.acc[c] = fma((float4)(e), LOAD_QUAD(v, (k_first + j) * arg.v_ld + arg.v_c0 + h * D + 4 * c), s.acc[c]);
     }
     top[lane] = s.m;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -143,6 +152,69 @@ attention_keys(__global T *out, __global const T *q, __global const T *k, __glob
             STORE4(part[0] / sum, out, (n * arg.queries + i) * arg.out_ld + arg.out_c0 + h * D + 4 * c);
     }
 }
+
+#ifdef QUERIES
+#define SLICES     (SLICED / QUERIES)
+#define SLICED     256 /* work-items */
+#define BLOCK_KEYS (SLICED / 2)
+#define SLICE_KEYS (BLOCK_KEYS / SLICES)
+
+/* Where few groups of attention_rows would be busy: as that, but SLICES work-items share a query, each with a part of
+ * every block of keys, and put their softmaxes together at the end. Group (x, y, z): block of QUERIES queries x. */
+__attribute__((reqd_work_group_size(SLICED, 1, 1))) __kernel void
+attention_slices(__global T *out, __global const T *q, __global const T *k, __global const T *v,
+                 __global const int *q_map, __global const int *kv_map, __global const int *limit,
+                 __global const int *k_count, attention_args arg) {
+    __local float4 room[SLICED * D4]; /* keys, then values; at the end [channels][slice][query] */
+    __local float top[SLICED], sums[SLICED];
+    __local float4 *lk = room, *lv = room + BLOCK_KEYS * D4;
+    const int n = get_group_id(2), h = get_group_id(1), lane = get_local_id(0), nq = arg.queries;
+    if (n >= *limit) return;
+    const int nk = arg.counted ? k_count[n] : arg.keys, k_first = (arg.mapped_kv ? kv_map[n] : n) * arg.keys;
+    const int first = get_group_id(0) * QUERIES, own = lane / QUERIES * SLICE_KEYS;
+    float4 query[D4];
+    softmax_state s;
+    load_query(query, q,
+               ((arg.mapped_q ? q_map[n] : n) * nq + min(first + lane % QUERIES, nq - 1)) * arg.q_ld + arg.q_c0 + h * D,
+               arg.scale);
+    softmax_begin(&s);
+    for (int k0 = 0; k0 < nk; k0 += BLOCK_KEYS) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (int f = 0; f < (D4 + 1) / 2; f++) {
+            const int e = lane + f * SLICED, j = k0 + e / D4, c = h * D + e % D4 * 4, token = k_first + min(j, nk - 1);
+            if (D4 % 2 && e >= BLOCK_KEYS * D4) break;
+            const float4 key = LOAD_QUAD(k, token * arg.k_ld + arg.k_c0 + c);
+            const float4 value = LOAD_QUAD(v, token * arg.v_ld + arg.v_c0 + c);
+            lk[e] = key;
+            lv[e] = j < nk ? value : (float4)(0.0f); /* what is beyond the last has no weight, unless it is NaN */
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int j = own; j < min(own + SLICE_KEYS, nk - k0); j += 4)
+            take_four(&s, query, lk + j * D4, lv + j * D4, (float4)(0.0f), nk - k0 - j);
+    }
+    top[lane] = s.m;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float most = LOWEST;
+#pragma unroll
+    for (int i = 0; i < SLICES; i++) most = fmax(most, top[i * QUERIES + lane % QUERIES]);
+    softmax_rescale(&s, most);
+    sums[lane] = s.sum;
+#pragma unroll
+    for (int c = 0; c < D4; c++) room[c * SLICED + lane] = s.acc[c];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int i = lane / D4, c = lane % D4;
+    if (i >= QUERIES || first + i >= nq) return;
+    float4 a = (float4)(0.0f);
+    float total = 0.0f;
+#pragma unroll
+    for (int j = 0; j < SLICES; j++) {
+        a += room[c * SLICED + j * QUERIES + i];
+        total += sums[j * QUERIES + i];
+    }
+    STORE4(a / total, out, (n * nq + first + i) * arg.out_ld + arg.out_c0 + h * D + 4 * c);
+}
+#endif
 
 #ifdef WW
 #define WINDOW_BLOCKS ((WH * WW + GROUP - 1) / GROUP)

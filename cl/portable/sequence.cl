@@ -131,10 +131,11 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
     to[3 * t.s4] = a3;
 }
 
-/* t: out, outputs, parts at, blocks, parts, bias (-1: none), act, before (-1: none), after (-1: none). */
-static void linear_sum(__local float4 *m, int16 t, __global const float *table) {
+/* t: out, outputs, parts at, blocks, parts, bias (-1: none), act, before (-1: none), after (-1: none).
+ * first: the bias of this work-item's first output. */
+static void linear_sum(__local float4 *m, int16 t, __global const float *table, float first) {
     for (int o = get_local_id(0); o < t.s2; o += ITEMS) {
-        float4 v = t.s6 < 0 ? (float4)(0.0f) : (float4)(table[t.s6 + o]);
+        float4 v = (float4)(t.s6 < 0 ? 0.0f : o < ITEMS ? first : table[t.s6 + o]);
         __local const float4 *part = m + t.s3 + (o & 3) * t.s4 + (o >> 2);
         for (int i = 0; i < t.s5; i++) v += part[i * t.s4 * 4];
         if (t.s8 >= 0) v += m[t.s8 + o];
@@ -187,92 +188,6 @@ static void norm(__local float4 *m, int16 t, __global const float *table) {
     const float4 scale = 1.0f / sqrt(sum32(room + 32) / (float)c + as_float(t.s6));
     for (int i = lane; i < c; i += ITEMS)
         x[i] = activate_float4(fma((x[i] - mean) * scale, (float4)(table[t.s4 + i]), (float4)(table[t.s5 + i])), t.s7);
-}
-
-/* Attention, two heads at a time: 128 work-items each take every 128th key. t: queries, scores at, maxima at, ld, c0,
- * flags, tensor, keys, head dimension, first head, heads, scale. */
-static void keys_score(__local float4 *m, int16 t, __global const T *k, int n) {
-    const int which = get_local_id(0) >> 7, head = t.sa + which, d = t.s9, nk = t.s8;
-    float4 most = (float4)(LOWEST);
-    if (head < t.sb) {
-        __local const float4 *q = m + t.s1 + head * d;
-        for (int j = get_local_id(0) & 127; j < nk; j += 128) {
-            __global const T *key = k + ((t.s6 & ONE_ITEM ? 0 : n) * nk + j) * t.s4 + t.s5 + head * d;
-            float4 a = (float4)(0.0f), b = a;
-            for (int c0 = 0; c0 < d; c0 += 32) {
-                QUAD v[8];
-#pragma unroll
-                for (int u = 0; u < 8; u++) v[u] = FETCH(key + min(c0 + 4 * u, d - 4));
-#pragma unroll
-                for (int u = 0; u < 8; u++)
-                    if (c0 + 4 * u < d) {
-                        const float4 f = VALUES(v[u]);
-                        __local const float4 *at = q + c0 + 4 * u;
-                        a = fma(at[0], (float4)(f.x), a);
-                        b = fma(at[1], (float4)(f.y), b);
-                        a = fma(at[2], (float4)(f.z), a);
-                        b = fma(at[3], (float4)(f.w), b);
-                    }
-            }
-            a = (a + b) * as_float(t.sc);
-            m[t.s2 + which * nk + j] = a;
-            most = fmax(most, a);
-        }
-    }
-    m[t.s3 + get_local_id(0)] = most;
-}
-
-static void keys_exp(__local float4 *m, int16 t) {
-    const int which = get_local_id(0) >> 7;
-    float4 most = (float4)(LOWEST);
-    for (int i = 0; i < 16; i++) most = fmax(most, m[t.s3 + ITEMS + which * 16 + i]);
-    if (t.sa + which >= t.sb) return;
-    for (int j = get_local_id(0) & 127; j < t.s8; j += 128) {
-        const int at = t.s2 + which * t.s8 + j;
-        m[at] = ist_exp_float4(m[at] - most);
-    }
-}
-
-/* A work-item takes four channels of the two heads and every parts-th key. t: out, scores at, parts at, ld, c0, flags,
- * tensor, keys, head dimension, first head, heads. Behind the parts: their sums of weights. */
-static void keys_part(__local float4 *m, int16 t, __global const T *v, int n) {
-    const int d = t.s9, quads = d / 2, parts = ITEMS / quads, nk = t.s8;
-    const int part = get_local_id(0) / quads, quad = get_local_id(0) - part * quads, which = quad * 4 / d;
-    if (part >= parts || t.sa + which >= t.sb) return;
-    const int ld = t.s4, at = (t.s6 & ONE_ITEM ? 0 : n) * nk * ld + t.s5 + t.sa * d + quad * 4;
-    float4 a0 = (float4)(0.0f), a1 = a0, a2 = a0, a3 = a0, sum = a0;
-    for (int j0 = part; j0 < nk; j0 += 8 * parts) {
-        QUAD x[8];
-#pragma unroll
-        for (int u = 0; u < 8; u++) x[u] = FETCH(v + at + min(j0 + u * parts, nk - 1) * ld);
-#pragma unroll
-        for (int u = 0; u < 8; u++)
-            if (j0 + u * parts < nk) {
-                const float4 f = VALUES(x[u]), p = m[t.s2 + which * nk + j0 + u * parts];
-                a0 = fma(p, (float4)(f.x), a0);
-                a1 = fma(p, (float4)(f.y), a1);
-                a2 = fma(p, (float4)(f.z), a2);
-                a3 = fma(p, (float4)(f.w), a3);
-                sum += p;
-            }
-    }
-    __local float4 *to = m + t.s3 + part * 2 * d + quad * 4;
-    to[0] = a0;
-    to[1] = a1;
-    to[2] = a2;
-    to[3] = a3;
-    if (quad * 4 % d == 0) m[t.s3 + parts * 2 * d + part * 2 + which] = sum;
-}
-
-static void keys_sum(__local float4 *m, int16 t) {
-    const int d = t.s9, parts = ITEMS / (d / 2), c = get_local_id(0), which = c / d;
-    if (c >= 2 * d || t.sa + which >= t.sb) return;
-    float4 v = (float4)(0.0f), sum = v;
-    for (int i = 0; i < parts; i++) {
-        v += m[t.s3 + i * 2 * d + c];
-        sum += m[t.s3 + parts * 2 * d + i * 2 + which];
-    }
-    m[t.s1 + t.sa * d + c] = v / sum;
 }
 
 /* Deformable attention (portable/deform): where each point of each head of each row looks. t: offsets, weights, box, places
@@ -402,6 +317,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
+    float bias = 0.0f; /* asked for a step before its use */
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int s = 0; s < arg.steps; s++) {
         const int16 t = steps[s & 15];
@@ -412,23 +328,15 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         switch (t.s0) {
         case LOAD_ROWS: load_rows(m, t, at[t.s3], (__global const int *)at[t.s9], n, first, rows); break;
         case STORE_ROWS: store_rows(m, t, at[t.s3], n, first, rows); break;
-        case LINEAR_PART: linear_part(m, t, weights); break;
-        case LINEAR_SUM: linear_sum(m, t, table); break;
+        case LINEAR_PART: /* the step behind it is LINEAR_SUM */
+            bias = table[max((int)steps[(s + 1) & 15].s6, 0) + min((int)get_local_id(0), steps[(s + 1) & 15].s2 - 1)];
+            linear_part(m, t, weights);
+            break;
+        case LINEAR_SUM: linear_sum(m, t, table, bias); break;
         case ELTWISE: eltwise(m, t); break;
         case NORM_SUM:
         case NORM_SQUARE:
         case NORM_OUT: norm(m, t, table); break;
-        case KEYS_SCORE: keys_score(m, t, (__global const T *)at[t.s7], n); break;
-        case KEYS_MOST:
-            if (get_local_id(0) < 32) {
-                float4 most = (float4)(LOWEST);
-                for (int i = 0; i < 8; i++) most = fmax(most, m[t.s3 + get_local_id(0) * 8 + i]);
-                m[t.s3 + ITEMS + get_local_id(0)] = most;
-            }
-            break;
-        case KEYS_EXP: keys_exp(m, t); break;
-        case KEYS_PART: keys_part(m, t, (__global const T *)at[t.s7], n); break;
-        case KEYS_SUM: keys_sum(m, t); break;
         case SAMPLE_AT: sample_at(m, t, table); break;
         case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n); break;
         case BOX_SIGMOID: box_sigmoid(m, t); break;

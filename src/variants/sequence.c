@@ -111,8 +111,9 @@ bool ist_sequence_shares(const ist_plan *p, const struct ist_sequence *s, size_t
     return needed;
 }
 
+/* Attention is a launch of its own: many small groups are faster than those of a sequence, of which there are few. */
 static bool alone(const struct ist_sequence *s, size_t i) {
-    return s->form->alone && s->steps[i].op == IST_STEP_ATTENTION;
+    return s->steps[i].op == IST_STEP_ATTENTION;
 }
 
 /* A step that reads, at any row, what the piece makes, or that begins or ends a piece by itself. */

@@ -2,9 +2,9 @@
  * costs more than its work where rows are few, on CPUs so that what lies between stays in a core's cache.
  *
  * Between ist_sequence_begin and ist_sequence_end nodes become steps. The sequence is cut only where a step reads rows
- * that other groups make (the keys of an attention), and at every attention where that is a launch of its own. Tensors
- * made and used up inside one piece never leave local memory or cache. Variants of spans begin and end sequences
- * (lower.h), in one of the forms below. */
+ * that other groups make, and at every attention, which is a launch of its own. Tensors made and used up inside one
+ * piece never leave local memory or cache. Variants of spans begin and end sequences (lower.h), in one of the forms
+ * below. */
 #ifndef IST_VARIANTS_SEQUENCE_H
 #define IST_VARIANTS_SEQUENCE_H
 

@@ -53,7 +53,6 @@ struct ist_sequence {
 typedef struct ist_sequence_form {
     int vector;         /* floats of data are filled up to a multiple of it */
     int outputs;        /* most that a linear layer may have, 0: any, with a scale and shift of the result */
-    bool alone;         /* attention is a launch of its own */
     bool streams;       /* `launch` packs weights and table of its piece itself */
     const void *config; /* of the machine's own type */
     /* Whether it can run the steps; NULL: always. Where it cannot, `otherwise` does. */

@@ -152,22 +152,6 @@ static bool in_quads(ist_tape *p, ist_tensor t) {
     return false;
 }
 
-static void attention(ist_tape *p, const ist_step *s) {
-    ist_tensor k = s->whole[0], v = s->whole[1];
-    int heads = s->ints[0], d = k.c / heads, keys = k.h * k.w, parts = ITEMS / (d / 2);
-    int q = ist_tape_channels(p, s->rows[0], true), out = ist_tape_channels(p, s->out[0], false);
-    int scores = ist_tape_room(p, 2 * keys + ITEMS + 32 + parts * 2 * (d + 1)), most = scores + 2 * keys;
-    int part = most + ITEMS + 32, ek = outside(p, k, IST_ARG_IN), ev = outside(p, v, IST_ARG_IN);
-    if (!in_quads(p, k) || !in_quads(p, v)) return;
-    for (int h = 0; h < heads; h += 2) {
-        EMIT(p, KEYS_SCORE, q, scores, most, k.ld, k.c0, flags_of(p, k), ek, keys, d, h, heads, ist_tape_bits(s->floats[0]));
-        EMIT(p, KEYS_MOST, 0, 0, most);
-        EMIT(p, KEYS_EXP, 0, scores, most, 0, 0, 0, 0, keys, d, h, heads);
-        EMIT(p, KEYS_PART, 0, scores, part, v.ld, v.c0, flags_of(p, v), ev, keys, d, h, heads);
-        EMIT(p, KEYS_SUM, out, 0, part, 0, 0, 0, 0, keys, d, h, heads);
-    }
-}
-
 static void deform(ist_tape *p, const ist_step *s) {
     ist_tensor memory = s->whole[0];
     int heads = s->ints[0], points = s->ints[1];
@@ -209,9 +193,6 @@ static void lower(ist_tape *p, const ist_step *s) {
     case IST_STEP_GATE:
         p->form->gate(p, s);
         break;
-    case IST_STEP_ATTENTION:
-        attention(p, s);
-        break;
     case IST_STEP_DEFORM:
         deform(p, s);
         break;
@@ -230,6 +211,7 @@ static void lower(ist_tape *p, const ist_step *s) {
         EMIT(p, SIDES_BEST, ist_tape_channels(p, s->out[0], false), corners);
         break;
     }
+    case IST_STEP_ATTENTION: /* a launch of its own */
     case IST_STEP_DEPTHWISE: /* maps are of CPUs */
         break;
     }

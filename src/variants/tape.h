@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* What a step of the tape is; kernels get these numbers as codes/tape. LINEAR_PART to NORM_OUT and KEYS_*: parts of an
- * operator with a barrier between. */
+/* What a step of the tape is; kernels get these numbers as codes/tape. LINEAR_PART to NORM_OUT: parts of an operator with
+ * a barrier between. */
 enum ist_micro {
     LOAD_ROWS,
     STORE_ROWS,
@@ -19,11 +19,6 @@ enum ist_micro {
     NORM_SUM,
     NORM_SQUARE,
     NORM_OUT,
-    KEYS_SCORE,
-    KEYS_MOST,
-    KEYS_EXP,
-    KEYS_PART,
-    KEYS_SUM,
     SAMPLE_AT,
     SAMPLE_SUM,
     BOX_SIGMOID,

@@ -333,8 +333,7 @@ static bool pack(struct ist_sequence *s, ist_step *step) {
 
 /* ---- forms ---- */
 
-/* Attention has a kernel of its own, with the queries in the lanes of its vectors. */
-#define FORM(own) {.vector = VEC, .alone = true, .config = (own), .pack = pack, .launch = launch_piece}
+#define FORM(own) {.vector = VEC, .config = (own), .pack = pack, .launch = launch_piece}
 static const config panel_16 = {16, false}, panel_64 = {64, false}, amx = {64, true};
 const ist_sequence_form ist_cpu_sequence_16 = FORM(&panel_16);
 const ist_sequence_form ist_cpu_sequence_64 = FORM(&panel_64);

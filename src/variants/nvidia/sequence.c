@@ -277,9 +277,8 @@ static bool fits(const struct ist_sequence *s) {
 const ist_sequence_form ist_tape_sequence_ptx =
     IST_TAPE_FORM("nvidia/ptx+nvidia/fetch+codes/tape+portable/distribution");
 
-/* Attention is a launch of its own: many small groups are faster than those of a sequence, of which there are few. */
 #define FORM(own)                                                                                                      \
-    {.vector = 4, .outputs = OUTPUTS_MAX, .alone = true, .streams = true, .config = (own), .fits = fits,               \
+    {.vector = 4, .outputs = OUTPUTS_MAX, .streams = true, .config = (own), .fits = fits,                              \
      .otherwise = &ist_tape_sequence_ptx, .pack = ist_tape_pack, .launch = launch_piece}
 static const ist_matrix_sequence meeting_large = {true, true}, meeting = {true, false}, large = {false, true},
                                  plain = {false, false};

@@ -11,7 +11,7 @@
  * the turns of a linear layer. */
 enum ist_matrix_step {
     MATRIX_NORM = NORM_SUM,
-    MATRIX_MEET = KEYS_SCORE,
+    MATRIX_MEET = NORM_OUT,
     MATRIX_SIDES = SIDES,
     MATRIX_LINEAR = MICRO_STEPS,
     GROUP_WAITS = 1 << 8,

@@ -9,7 +9,7 @@
 
 enum { SLOTS = IST_TAPE_SLOTS, ROWS = 4 };
 /* Beyond this many rows kernels over all of them win. */
-enum { ROWS_MAX = 1280, KEYS_ROOM = 1400, LINEAR_ROOM = 1024 };
+enum { ROWS_MAX = 1280, LINEAR_ROOM = 1024 };
 
 /* ---- when ---- */
 
@@ -18,8 +18,7 @@ bool ist_tape_takes(const ist_plan *p, const ist_variant *v, const void *node) {
     (void)v;
     return r.rows > 0 && r.n * r.rows <= ROWS_MAX &&
            ist_device_local_bytes(ist_plan_device(p)) >= IST_TAPE_LOCAL_BYTES &&
-           r.most + 2 * r.width + LINEAR_ROOM <= SLOTS && 2 * r.rows + 2 * r.width + KEYS_ROOM <= SLOTS &&
-           r.most <= IST_TAPE_OUTPUTS;
+           r.most + 2 * r.width + LINEAR_ROOM <= SLOTS && r.most <= IST_TAPE_OUTPUTS;
 }
 
 /* ---- weights ---- */
