@@ -1,5 +1,5 @@
-/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, S and X and of TinyViT, layer by layer,
- * beside the multiply-add rate that a loop on registers alone reaches on the same device.
+/* bench_conv [VARIANT [LAYERS]]: speed of the dense convolutions of D-FINE-N, S and X, TinyViT and SAM's decoder, layer
+ * by layer, beside the multiply-add rate that a loop on registers alone reaches on the same device.
  *
  * Times are those of the device's clock; the least of many is reported, so that what other programs take of the machine
  * is left out as far as possible. VARIANT forces one of the table (src/variants/table.inc), - none, all: each of those
@@ -41,6 +41,13 @@ static const layer layers[] = {
     {"S fpn", 80, 80, 64, 64, 3, 1, IST_ACT_SILU},
     {"S fpn", 80, 80, 640, 256, 1, 1, IST_ACT_SILU},
     {"S pan", 40, 40, 64, 64, 3, 1, IST_ACT_SILU},
+    {"SAM tokens", 1, 7, 256, 128, 1, 1, IST_ACT_NONE},
+    {"SAM tokens", 1, 7, 256, 256, 1, 1, IST_ACT_NONE},
+    {"SAM tokens", 1, 7, 256, 2048, 1, 1, IST_ACT_RELU},
+    {"SAM tokens", 1, 7, 2048, 256, 1, 1, IST_ACT_NONE},
+    {"SAM 8 boxes", 8, 7, 256, 256, 1, 1, IST_ACT_NONE},
+    {"SAM 8 boxes", 8, 7, 2048, 256, 1, 1, IST_ACT_NONE},
+    {"SAM head", 1, 1, 256, 32, 1, 1, IST_ACT_NONE},
     {"S head", 1, 8400, 256, 80, 1, 1, IST_ACT_NONE},
     {"X stage 1", 160, 160, 64, 64, 3, 1, IST_ACT_RELU},
     {"X stage 2", 80, 80, 512, 128, 3, 1, IST_ACT_RELU},
