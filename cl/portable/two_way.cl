@@ -29,13 +29,19 @@ __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 fold_heads(__global float *y, __global const T *x, __global const T *add, __global const float *w,
            __global const float *b, __global const float *m, __global const float *mb, __global const int *limit,
            fold_args arg) {
-    __local float q[BLOCKS * 8 * D_MAX], xs[8 * GROUP];
+    __local float q[BLOCKS * 8 * D_MAX], xs[8 * GROUP], shift[D_MAX];
     const int h = get_group_id(1), n = get_group_id(2), lane = get_local_id(0), tokens = arg.tokens, c_in = arg.x_c;
     const int d = arg.d, d16 = (d + 15) / 16 * 16, slices = GROUP / d16, slice = lane / d16, i = lane % d16;
     const int to_columns = arg.form == FOLD_COLUMNS;
     if (n >= *limit) return;
     __global const float *wh = w + h * c_in * d16, *mh = m + h * d * K;
     __global float *yn = y + (size_t)n * (to_columns ? (K + 1) * CP : tokens * HEADS * K);
+    /* What the second product needs is on its way while the first is made. */
+    float f[D_MAX];
+#define FACTORS(k0)                                                                                                    \
+    _Pragma("unroll") for (int j = 0; j < D_MAX; j++) f[j] = mh[min((k0) + lane, K - 1) + min(j, d - 1) * K]
+    FACTORS(0);
+    if (lane < d) shift[lane] = mb[h * d16 + lane];
     for (int t0 = 0; t0 < tokens; t0 += 8) { /* q = (x + add) w, eight tokens at a time */
         float sum[8];
         for (int u = 0; u < 8; u++) sum[u] = 0.0f;
@@ -51,14 +57,14 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
 #pragma unroll
             for (int u = 0; u < 8; u++) xs[u * GROUP + lane] = v[u];
             for (int j0 = 0; j0 < d16; j0 += BATCH) { /* GROUP / slices = d16 channels for each slice */
-                float f[BATCH];
+                float of[BATCH];
 #pragma unroll
-                for (int j = 0; j < BATCH; j++) f[j] = wh[min(k0 + slice + (j0 + j) * slices, c_in - 1) * d16 + i];
+                for (int j = 0; j < BATCH; j++) of[j] = wh[min(k0 + slice + (j0 + j) * slices, c_in - 1) * d16 + i];
                 barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll
                 for (int j = 0; j < BATCH; j++) {
                     const int k = slice + (j0 + j) * slices;
-                    const float factor = k0 + k < c_in ? f[j] : 0.0f;
+                    const float factor = k0 + k < c_in ? of[j] : 0.0f;
 #pragma unroll
                     for (int u = 0; u < 8; u++) sum[u] = fma(xs[u * GROUP + k], factor, sum[u]);
                 }
@@ -75,22 +81,23 @@ fold_heads(__global float *y, __global const T *x, __global const T *add, __glob
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    const int rows = to_columns ? K + 1 : K, all = to_columns ? CP / HEADS : tokens;
-    for (int k0 = 0; k0 < rows; k0 += GROUP) {
-        const int k = min(k0 + lane, rows - 1), step = k < K ? K : 1;
-        __global const float *from = k < K ? mh + k : mb + h * d16;
-        float f[D_MAX];
-#pragma unroll
-        for (int j = 0; j < D_MAX; j++) f[j] = from[min(j, d - 1) * step];
-        barrier(CLK_LOCAL_MEM_FENCE);
+    const int all = to_columns ? CP / HEADS : tokens;
+    for (int t = lane; t < all && to_columns; t += GROUP) { /* the row of biases */
+        float s = t < tokens ? 0.0f : LOWEST;
+        for (int j = 0; t < tokens && j < d; j++) s = fma(q[t * d + j], shift[j], s);
+        yn[K * CP + t * HEADS + h] = s;
+    }
+    for (int k0 = 0; k0 < K; k0 += GROUP) {
+        const int k = min(k0 + lane, K - 1);
         for (int t = 0; t < all; t++) {
-            float s = k < K || t < tokens ? 0.0f : LOWEST;
             const int count = t < tokens ? d : 0;
+            float s = 0.0f;
 #pragma unroll
             for (int j = 0; j < D_MAX; j++)
                 if (j < count) s = fma(q[t * d + j], f[j], s);
             yn[to_columns ? k * CP + t * HEADS + h : ((k / 64 * tokens + t) * HEADS + h) * 64 + k % 64] = s;
         }
+        if (k0 + GROUP < K) FACTORS(k0 + GROUP);
     }
 }
 
