@@ -174,13 +174,13 @@ Test(sam_nodes, parameter_of_another_size) {
     optest_drop(&t);
 }
 
-/* ---- TOKEN_MLPS, from steps ---- */
+/* ---- TOKEN_MLPS, from steps and in one launch ---- */
 
-static void token_mlps_case(int n, int tokens, int c, int masks, int first, int count) {
+static void token_mlps_by(const char *variant, int n, int tokens, int c, int masks, int first, int count) {
     enum { VECTOR = 32, IOUS = 5, HIDDEN = 28 };
     optest t;
     optest_begin(&t, "token MLPs", (unsigned)(n + 10 * tokens + 100 * c));
-    chosen_variant = ist_variant_named(IST_NODE_TOKEN_MLPS, "steps");
+    chosen_variant = ist_variant_named(IST_NODE_TOKEN_MLPS, variant);
     cr_assert_not_null(chosen_variant);
     ref_map x = optest_random(&t, n, 1, tokens, c);
     ref_linear mlp[IST_TOKEN_MLPS_MAX][3];
@@ -196,6 +196,10 @@ static void token_mlps_case(int n, int tokens, int c, int masks, int first, int 
     if (count < n) ist_plan_limit(t.plan, optest_ints(&t, &count, 1));
     ist_emit(t.plan, IST_NODE_TOKEN_MLPS, &node);
     optest_run(&t);
+    if (strcmp(variant, "steps")) {
+        cr_expect_eq(ist_plan_describe(t.plan).launches, 1);
+        optest_takes(&t, "portable/token_mlps");
+    }
     for (int i = 0; i < ist_plan_describe(t.plan).launches; i++)
         cr_expect_str_neq(ist_plan_launch_at(t.plan, i)->op, "nvidia/token_mlps");
     ref_map want = optest_zeros(&t, count, 1, masks, VECTOR), want_iou = optest_zeros(&t, count, 1, 1, IOUS);
@@ -211,9 +215,18 @@ static void token_mlps_case(int n, int tokens, int c, int masks, int first, int 
 }
 
 Test(sam_nodes, token_mlps) {
-    token_mlps_case(2, 3, 24, 1, 0, 2);
+    token_mlps_by("steps", 2, 3, 24, 1, 0, 2);
     if (optest_small()) return;
-    token_mlps_case(5, 7, 64, 3, 1, 4);
-    token_mlps_case(1, 9, 36, 4, 0, 1);
-    token_mlps_case(17, 5, 20, 1, 3, 16);
+    token_mlps_by("steps", 5, 7, 64, 3, 1, 4);
+    token_mlps_by("steps", 1, 9, 36, 4, 0, 1);
+    token_mlps_by("steps", 17, 5, 20, 1, 3, 16);
+}
+
+/* No more MLPs than a device of one unit may have. */
+Test(sam_nodes, token_mlps_in_one_launch) {
+    token_mlps_by("group", 2, 3, 24, 1, 0, 2);
+    token_mlps_by("group", 2, 9, 35, 1, 4, 1);
+    if (optest_small()) return;
+    token_mlps_by("group", 1, 7, 64, 3, 1, 1);
+    token_mlps_by("group", 1, 6, 256, 3, 2, 1);
 }
