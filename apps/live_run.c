@@ -355,6 +355,7 @@ static int warm_up(session *s) {
     ist_status status = ist_submit(s->job.engine, &image, 1, &err);
     if (!status) status = ist_receive(s->job.engine, &result, &err);
     ist_release(s->job.engine, &result);
+    ahead_end(&s->job.helpers); /* not ended processes beside this one for as long as it runs */
     bool linked = s->options->engine.track || s->options->engine.judges;
     if (!status && linked) status = ist_reset_tracks(s->job.engine, &err);
     free(black);

@@ -697,6 +697,21 @@ Test(cli_live, a_disk_that_is_full_ends_it, .timeout = 120) {
     scratch_remove(&b.s);
 }
 
+/* Those that compile with it at a first start are gone once it is ready, and do not stay beside it as ended processes. */
+Test(cli_live, it_has_no_processes_when_it_is_ready, .timeout = 120) {
+    bench b = make_bench(0);
+    setenv("FAKE_CORES", "4", 1);
+    setenv("FAKE_AHEAD", b.s.path, 1);
+    setenv("FAKE_ENGINE", "ahead:1", 1);
+    live l = start_with(b, NULL, LISTEN, SERVE, NULL);
+    char path[100], list[100] = "";
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)l.pid, (int)l.pid);
+    FILE *f = fopen(path, "r"); /* not every kernel has it */
+    if (f && fgets(list, sizeof list, f)) cr_expect_fail("it still has the processes %s", list);
+    if (f) fclose(f);
+    STOP(&l, "0 received");
+}
+
 /* ---- mistakes ---- */
 
 Test(cli_live, mistakes_are_named, .timeout = 120) {
