@@ -287,6 +287,8 @@ static void free_flow(predict_flow *f) {
         predict_drop_files(&f->slots[i].files);
         free(f->slots[i].storage);
     }
+    /* What was encoded when there was no saver (any more) is not saved. */
+    for (size_t i = 0; i < f->saving_count; i++) predict_drop_files(&f->saving[i].files);
     for (size_t i = 0; f->saving && i < PREDICT_AT_ONCE; i++) ist_text_free(&f->saving[i].line);
     free(f->saving);
     free(f->slots);

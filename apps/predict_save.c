@@ -163,7 +163,6 @@ void *predict_saver(void *context) {
         if (status) predict_fail_flow(f, &err);
         predict_show_progress(f);
     }
-    drop(f->saving, f->saving_count);
     pthread_mutex_unlock(&f->lock);
     for (size_t i = 0; taken && i < PREDICT_AT_ONCE; i++) ist_text_free(&taken[i].line);
     free(taken);
