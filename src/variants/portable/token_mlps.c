@@ -7,11 +7,8 @@
 
 #include <stdlib.h>
 
-enum { ITEMS = 256, WIDEST = ITEMS, GROUPS_EACH = 4 /* of a unit; beyond, weights are read too often */ };
-
-static int fours(int n) {
-    return ist_div_up(n, 4) * 4;
-}
+enum { ITEMS = 256, WIDEST = ITEMS };
+enum { GROUPS_EACH = 4 /* of a unit: each reads all weights of its MLP, and more were not measured */ };
 
 static int most_outputs(const ist_token_mlps *q) {
     int most = 0;
@@ -69,9 +66,9 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_token_mlps_args arg = {.tokens = x.w,
                                .first = 1 + q->first,
                                .inputs = x.c,
-                               .hidden0 = fours(q->mlp[0][0].out),
-                               .hidden1 = fours(q->mlp[0][1].out),
-                               .outputs = fours(most_outputs(q)),
+                               .hidden0 = (int)ist_round_up((size_t)q->mlp[0][0].out, 4),
+                               .hidden1 = (int)ist_round_up((size_t)q->mlp[0][1].out, 4),
+                               .outputs = (int)ist_round_up((size_t)most_outputs(q), 4),
                                .x_ld = x.ld,
                                .x_c0 = x.c0,
                                .vector_ld = vectors.ld,
