@@ -480,8 +480,8 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
                .masks = e->has_masks,
                .kept = kept,
                .group = e->tiles.batch};
-    /* Not in half on CPUs, which nobody gains by: PoCL 3.1 stores halves beyond the ends of tensors in the portable
-     * variants of both ways together (guards tell; a GPU does not). */
+    /* Not in half on CPUs, which nobody gains by: one of their compilers stores halves beyond the ends of tensors in the
+     * portable variants of both ways together (guards tell; a GPU does not). */
     f.few_apart = !(e->config.precision == IST_PRECISION_FP16 && ist_device_is_cpu(e->device));
     IST_TRY(ist_graph_open(&f.g, err));
     f.upload = ist_graph_external(f.g, IST_EXT_UPLOAD, IST_ELEM_I32);
