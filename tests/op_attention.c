@@ -95,7 +95,7 @@ Test(attention, portable) {
     shapes();
 }
 
-/* Several work-items per query, as many of a group's as one block of queries needs at least: on any device. */
+/* Several work-items per query: shapes of so few groups that a device of one unit takes them so. */
 Test(attention, slices_of_the_keys) {
     static const shape all[] = {{1, 17, 70, 1, 12, 2},  {1, 33, 65, 1, 20, 1}, {1, 64, 300, 1, 32, 1},
                                 {1, 16, 64, 1, 28, 16}, {1, 50, 129, 1, 8, 1}, {1, 31, 400, 1, 4, 4}};

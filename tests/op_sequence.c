@@ -153,7 +153,8 @@ Test(sequence, agrees_with_its_operators) {
     static const shape shapes[] = {{1, 5, 14, 2, 4, 24, 3, 1, false},  {2, 30, 40, 8, 16, 512, 80, 2, true},
                                    {3, 9, 33, 3, 12, 50, 7, 1, false}, {1, 300, 320, 8, 24, 768, 80, 1, false},
                                    {2, 1, 13, 1, 64, 100, 1, 0, true}, {1, 131, 150, 5, 20, 333, 91, 1, true},
-                                   {1, 21, 40, 8, 32, 512, 80, 1, false}, {2, 17, 40, 8, 32, 512, 80, 2, true}};
+                                   {1, 21, 40, 8, 32, 512, 80, 1, false}, {2, 17, 40, 8, 32, 512, 80, 2, true},
+                                   {1, 601, 33, 3, 12, 50, 7, 1, false}};
     hide(IST_CAP_VEC16 | IST_CAP_CPU);
     for (unsigned i = 0; device_sequences() && i < (optest_small() ? 1 : sizeof shapes / sizeof *shapes); i++)
         agrees(shapes[i], i, 0);
