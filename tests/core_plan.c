@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -436,5 +437,102 @@ Test(core_plan, each_branch_has_a_work_queue) {
     cr_expect_neq(main.buffer, side.buffer);
     ist_plan_join(plan);
     cr_expect_eq(ist_plan_work_queue(plan).buffer, main.buffer);
+    end();
+}
+
+/* ---- shadows ---- */
+
+/* Parts of one fill each; values are right only where the plan says that it makes them. */
+static void record_parts(ist_plan *p, ist_tensor x, int parts, int fail_at) {
+    for (int part = 0; part < parts; part++) {
+        float values[8];
+        ist_plan_part(p, part);
+        for (int i = 0; i < 8; i++) values[i] = ist_plan_has_values(p) ? (float)(10 * part + i) : NAN;
+        if (part == fail_at && ist_plan_has_values(p)) ist_plan_fail(p, IST_E_WEIGHTS, "part %d is bad", part);
+        ist_tensor rows = ist_plan_const(p, &part, 1, 1, 1, 1, IST_ELEM_I32, "row");
+        ist_tensor v = ist_plan_const(p, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
+        ist_launch l = {.label = "fill",
+                        .op = "portable/fill_rows",
+                        .defines = "",
+                        .kernel = "fill_rows",
+                        .dims = 2,
+                        .global = {1, 1},
+                        .local = {1, 1},
+                        .args = {IST_OUT(x), IST_IN(rows), IST_IN(v), IST_IN(ist_plan_current_limit(p)),
+                                 IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
+                        .arg_count = 5};
+        ist_plan_launch(p, &l);
+    }
+}
+
+enum { PARTS = 200, SHADOWS = 3 };
+
+typedef struct shadow_run {
+    ist_plan *plan;
+    int fail_at;
+    pthread_t thread;
+} shadow_run;
+
+static void *record_shadow(void *argument) {
+    shadow_run *s = argument;
+    record_parts(s->plan, ist_plan_tensor(s->plan, 1, 1, PARTS, 8, IST_ELEM_F32), PARTS, s->fail_at);
+    return NULL;
+}
+
+/* The plan and its shadows, recorded at the same time; returns the plan's tensor. */
+static ist_tensor record_together(int fail_at) {
+    shadow_run s[SHADOWS];
+    for (int i = 0; i < SHADOWS; i++) {
+        s[i] = (shadow_run){.fail_at = fail_at};
+        cr_assert_eq(ist_plan_shadow(plan, &s[i].plan, &err), IST_OK, "%s", err.text);
+    }
+    for (int i = 0; i < SHADOWS; i++) cr_assert(!pthread_create(&s[i].thread, NULL, record_shadow, &s[i]));
+    ist_tensor x = ist_plan_tensor(plan, 1, 1, PARTS, 8, IST_ELEM_F32);
+    record_parts(plan, x, PARTS, fail_at);
+    for (int i = 0; i < SHADOWS; i++) pthread_join(s[i].thread, NULL);
+    for (int i = 0; i < SHADOWS; i++) ist_plan_shadow_end(plan, &s[i].plan);
+    return x;
+}
+
+Test(core_plan, each_part_has_the_values_of_one_thread) {
+    begin(&(ist_plan_options){.taps = true});
+    ist_tensor x = record_together(-1);
+    cr_assert(ist_plan_has_values(plan));
+    ist_plan_tap(plan, "x", x);
+    finish();
+    run();
+    float *got = malloc(sizeof *got * PARTS * 8);
+    cr_assert_not_null(got);
+    cr_assert_eq(ist_plan_read_f32(plan, x, got, &err), IST_OK, "%s", err.text);
+    for (int i = 0; i < PARTS * 8; i++) cr_assert_eq(got[i], (float)(10 * (i / 8) + i % 8), "%d: %g", i, got[i]);
+    free(got);
+    end();
+}
+
+Test(core_plan, what_a_shadow_fails_with_the_plan_fails_with) {
+    begin(NULL);
+    record_together(77);
+    cr_assert_eq(ist_plan_status(plan), IST_E_WEIGHTS);
+    cr_assert_str_eq(ist_plan_error(plan)->text, "part 77 is bad");
+    end();
+}
+
+Test(core_plan, a_shadow_with_other_constants_is_an_error) {
+    begin(NULL);
+    ist_plan *shadow = NULL;
+    cr_assert_eq(ist_plan_shadow(plan, &shadow, &err), IST_OK, "%s", err.text);
+    record_parts(shadow, ist_plan_tensor(shadow, 1, 1, PARTS, 8, IST_ELEM_F32), 3, -1);
+    record_parts(plan, ist_plan_tensor(plan, 1, 1, PARTS, 8, IST_ELEM_F32), 4, -1);
+    ist_plan_shadow_end(plan, &shadow);
+    cr_assert_eq(ist_plan_status(plan), IST_E_STATE);
+    cr_assert_not_null(strstr(ist_plan_error(plan)->text, "other constants"));
+    end();
+}
+
+Test(core_plan, no_shadow_of_a_plan_without_values) {
+    begin(&(ist_plan_options){.late = true});
+    ist_plan *shadow = NULL;
+    cr_assert_eq(ist_plan_shadow(plan, &shadow, &err), IST_E_STATE);
+    cr_assert_null(shadow);
     end();
 }

@@ -104,6 +104,38 @@ Test(model_dfine_traps, s_overflow_stored_as_half) {
     ist_weights_close(&golden);
 }
 
+/* Bit for bit. */
+static void by_shadow(dfine_setup setup) {
+    float *boxes[2], *logits[2];
+    for (int k = 0; k < 2; k++) {
+        dfine_run r;
+        setup.by_shadow = k;
+        dfine_start(&r, &setup);
+        boxes[k] = dfine_read(&r, "boxes");
+        logits[k] = dfine_read(&r, "logits");
+        dfine_stop(&r);
+    }
+    cr_expect(!memcmp(boxes[0], boxes[1], sizeof(float) * 4 * QUERIES), "boxes, half %d", setup.half);
+    cr_expect(!memcmp(logits[0], logits[1], sizeof(float) * (size_t)setup.classes * QUERIES), "logits, half %d",
+              setup.half);
+    for (int k = 0; k < 2; k++) {
+        free(boxes[k]);
+        free(logits[k]);
+    }
+}
+
+Test(model_dfine_traps, n_with_values_of_another_plan) {
+    by_shadow((dfine_setup){.kind = IST_MODEL_DFINE_N, .classes = 1, .n = 1, .h = 256, .w = 256, .seed = SEED});
+    by_shadow(
+        (dfine_setup){.kind = IST_MODEL_DFINE_N, .classes = 1, .n = 1, .h = 256, .w = 256, .seed = SEED, .half = true});
+}
+
+Test(model_dfine_traps, s_with_values_of_another_plan) {
+    by_shadow((dfine_setup){.kind = IST_MODEL_DFINE_S, .classes = 3, .n = 1, .h = 160, .w = 160, .seed = SEED});
+    by_shadow(
+        (dfine_setup){.kind = IST_MODEL_DFINE_S, .classes = 3, .n = 1, .h = 160, .w = 160, .seed = SEED, .half = true});
+}
+
 Test(model_dfine_traps, s_inside_out) {
     dfine_run r;
     int negative = 0;

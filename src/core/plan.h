@@ -32,6 +32,17 @@ typedef struct ist_plan_options {
 ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err);
 void ist_plan_close(ist_plan **plan);
 
+/* ---- recording by several threads ---- */
+
+/* Most of the time that recording takes goes to the values of constants. Shadows are recorded from the same graph as the
+ * plan, each by a thread of its own, and put constants where the plan's are: of every part one of them makes the values,
+ * whoever comes to it first. */
+ist_status ist_plan_shadow(ist_plan *plan, ist_plan **shadow, ist_error *err);
+/* Begins part number `part`, the same one for the same part of the graph: whether its constants have values here. */
+void ist_plan_part(ist_plan *plan, int part);
+/* Closes it; what it failed with, the plan fails with. */
+void ist_plan_shadow_end(ist_plan *plan, ist_plan **shadow);
+
 /* ---- recording ---- */
 
 /* Makes the plan fail (first failure wins); returns the code. */
@@ -45,7 +56,8 @@ ist_device *ist_plan_device(const ist_plan *plan);
 /* Compute units of its device, at least 1. */
 int ist_plan_units(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
-/* Whether constants have values: not where options.late, so that making them can be saved. */
+/* Whether constants have values: not where options.late or where another thread makes them (below), so that what takes
+ * long is not done for nothing. What a launch is does not depend on it. */
 bool ist_plan_has_values(const ist_plan *plan);
 
 /* Between ist_plan_reduced(plan, true) and (plan, false), dense products may round what they multiply to bfloat16, if

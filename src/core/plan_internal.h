@@ -40,6 +40,9 @@ typedef struct ist_plan_tap_entry {
     ist_tensor tensor;
 } ist_plan_tap_entry;
 
+/* What shadows share with their plan (shadow.c). */
+typedef struct ist_plan_shared ist_plan_shared;
+
 /* An argument that takes an external buffer. */
 typedef struct ist_plan_slot {
     int ext, node, arg;
@@ -52,6 +55,9 @@ struct ist_plan {
     ist_plan_options options;
     ist_error error;
     bool finished;
+    bool values; /* constants that are recorded now get theirs */
+    bool shadow;
+    ist_plan_shared *shared; /* while there are shadows; the plan's that has them */
     ist_plan_buffer *buffers;
     size_t buffer_count, buffer_capacity;
     ist_plan_page *pages;
@@ -94,6 +100,11 @@ enum {
 /* Makes one launch of each run of launches that share out their work (series.c). For a plan whose arena is placed and
  * whose constants are not uploaded yet. */
 ist_status ist_plan_join_series(ist_plan *plan, ist_error *err);
+/* ist_plan_begin for a shadow, if `shared` is given. */
+ist_status ist_plan_begin_in(ist_device *device, const ist_plan_options *options, ist_plan_shared *shared,
+                             ist_plan **plan, ist_error *err);
+/* The page behind the last; NULL: no memory. */
+ist_pages *ist_plan_new_page(ist_plan *plan, size_t bytes);
 /* Offsets of what is IST_HOME_PERSISTENT; returns the bytes of it all. */
 size_t ist_plan_place_state(ist_plan *plan);
 void ist_plan_free_launch(ist_launch *launch);

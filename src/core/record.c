@@ -12,12 +12,16 @@
 
 enum { PAGE_BYTES = 64 << 20 };
 
-ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err) {
+ist_status ist_plan_begin_in(ist_device *device, const ist_plan_options *options, ist_plan_shared *shared,
+                             ist_plan **plan, ist_error *err) {
     *plan = NULL;
     ist_plan *p = calloc(1, sizeof *p);
     if (!p) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
     p->device = device;
     if (options) p->options = *options;
+    p->values = !p->options.late;
+    p->shared = shared;
+    p->shadow = shared != NULL;
     p->stage = "";
     p->fork = p->side = p->join = p->rest = -1;
     int never = INT_MAX;
@@ -30,6 +34,10 @@ ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, i
     }
     *plan = p;
     return IST_OK;
+}
+
+ist_status ist_plan_begin(ist_device *device, const ist_plan_options *options, ist_plan **plan, ist_error *err) {
+    return ist_plan_begin_in(device, options, NULL, plan, err);
 }
 
 void ist_plan_free_launch(ist_launch *l) {
@@ -57,7 +65,7 @@ void ist_plan_close(ist_plan **plan) {
     ist_buffer_release(p->device, &p->state);
     for (size_t i = 0; i < p->page_count; i++) {
         ist_buffer_release(p->device, &p->pages[i].mem);
-        ist_pages_close(&p->pages[i].host);
+        if (!p->shadow) ist_pages_close(&p->pages[i].host);
     }
     for (size_t i = 0; i < p->tap_count; i++) free(p->taps[i].name);
     for (size_t i = 0; i < p->series_count; i++) free(p->series[i]);
@@ -108,7 +116,7 @@ bool ist_plan_half(const ist_plan *plan) {
 }
 
 bool ist_plan_has_values(const ist_plan *plan) {
-    return !plan->options.late;
+    return plan->values;
 }
 
 void ist_plan_reduced(ist_plan *plan, bool narrow) {
@@ -255,7 +263,7 @@ static unsigned char *page_room(ist_plan *p, size_t bytes, int *page, size_t *of
     }
     if (!ist_grow((void **)&p->pages, &p->page_capacity, p->page_count + 1, sizeof *p->pages)) return NULL;
     size_t capacity = bytes > PAGE_BYTES ? bytes : PAGE_BYTES;
-    ist_pages *host = ist_pages_open(p->device, capacity);
+    ist_pages *host = ist_plan_new_page(p, capacity);
     if (!host) return NULL;
     p->pages[p->page_count] = (ist_plan_page){.host = host, .used = bytes, .capacity = capacity};
     *page = (int)p->page_count++;
@@ -263,20 +271,19 @@ static unsigned char *page_room(ist_plan *p, size_t bytes, int *page, size_t *of
     return host->data;
 }
 
-static void fill_const(ist_plan *p, ist_tensor *t, const void *data, size_t bytes, const char *what) {
+/* Where the constant's values go; NULL where nobody reads them or there is no memory: then the plan fails. */
+static void *const_room(ist_plan *p, ist_tensor *t, size_t bytes, const char *what) {
     ist_plan_buffer *b = ist_plan_buffer_of(p, *t);
     unsigned char *host = page_room(p, bytes, &b->page, &b->offset);
-    if (!host) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu bytes of constants", what, bytes);
-        *t = (ist_tensor){0};
-        return;
-    }
-    if (!p->options.late) memcpy(host, data, bytes);
+    if (host) return p->values ? host : NULL;
+    ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu bytes of constants", what, bytes);
+    *t = (ist_tensor){0};
+    return NULL;
 }
 
 bool ist_plan_representable(ist_plan *p, const float *values, size_t count, const char *what) {
     if (p->error.code) return false;
-    for (size_t i = 0; p->options.half && i < count; i++)
+    for (size_t i = 0; p->options.half && p->values && i < count; i++)
         if (isfinite(values[i]) && fabsf(values[i]) >= 65520.0f) { /* halfway to the next half, if there were one */
             ist_plan_fail(p, IST_E_WEIGHTS, "%s: element %zu is %g, half precision ends at 65504; use fp32", what, i,
                           (double)values[i]);
@@ -289,19 +296,12 @@ ist_tensor ist_plan_const(ist_plan *p, const void *data, int n, int h, int w, in
     ist_tensor t = tensor_of(p, IST_HOME_CONST, n, h, w, c, elem, what);
     if (!ist_has(t)) return t;
     size_t bytes = ist_plan_buffer_of(p, t)->bytes;
-    if (elem != IST_ELEM_T || !p->options.half) {
-        fill_const(p, &t, data, bytes, what);
-        return t;
-    }
-    if (!ist_plan_representable(p, data, bytes / 2, what)) return (ist_tensor){0};
-    uint16_t *half = malloc(bytes);
-    if (!half) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", what);
-        return (ist_tensor){0};
-    }
-    for (size_t i = 0; i < bytes / 2; i++) half[i] = ist_float_to_half(((const float *)data)[i]);
-    fill_const(p, &t, half, bytes, what);
-    free(half);
+    const bool narrow = elem == IST_ELEM_T && p->options.half;
+    if (narrow && !ist_plan_representable(p, data, bytes / 2, what)) return (ist_tensor){0};
+    void *to = const_room(p, &t, bytes, what);
+    if (to && !narrow) memcpy(to, data, bytes);
+    for (size_t i = 0; to && narrow && i < bytes / 2; i++)
+        ((uint16_t *)to)[i] = ist_float_to_half(((const float *)data)[i]);
     return t;
 }
 
@@ -315,7 +315,8 @@ ist_tensor ist_plan_const_bytes(ist_plan *p, const void *data, size_t bytes, con
     int buffer = new_buffer(p, IST_HOME_CONST, bytes);
     if (!buffer) return t;
     t = (ist_tensor){.buffer = buffer, .n = 1, .h = 1, .w = 1, .c = (int)bytes, .ld = (int)bytes, .elem = IST_ELEM_U8};
-    fill_const(p, &t, data, bytes, what);
+    void *to = const_room(p, &t, bytes, what);
+    if (to) memcpy(to, data, bytes);
     return t;
 }
 

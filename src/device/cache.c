@@ -100,9 +100,11 @@ ist_status ist_cache_open(ist_device *device, const char *cache_dir, ist_error *
 
 /* Two lanes make 128 bits; each text enters with its final 0, so that moving a border changes the key. */
 static ist_cache_key extend(ist_cache_key key, const char *const *texts, int count) {
-    for (int lane = 0; lane < 2; lane++)
-        for (int i = 0; i < count; i++) key.hash[lane] = ist_fnv(key.hash[lane], texts[i], strlen(texts[i]) + 1);
-    return key;
+    uint64_t a = key.hash[0], b = key.hash[1]; /* at the same time: a step waits for the one before */
+    for (int i = 0; i < count; i++)
+        for (const char *at = texts[i], *end = at + strlen(at) + 1; at < end; at++)
+            a = ist_fnv(a, at, 1), b = ist_fnv(b, at, 1);
+    return (ist_cache_key){{a, b}};
 }
 
 static const ist_cache_key empty_key = {{IST_FNV_OFFSET, ~IST_FNV_OFFSET}};

@@ -121,6 +121,7 @@ struct ist_engine {
     ist_embedding *embeddings;
     int embedding_count;
     int objects;        /* of an image at most: max_objects, and three times that with multimask */
+    struct ist_reading *reading; /* until the plans hold the constants; of one that is only recorded, to the end */
     ist_copier *copier; /* of pixels; NULL on CPUs, whose kernels had better find them in the caches */
     ist_trust_stage *trust; /* NULL: nothing is judged */
     bool has_masks;

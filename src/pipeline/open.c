@@ -14,15 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void free_checkpoints(ist_checkpoints *c) {
-    ist_weights_close(&c->detector);
-    ist_weights_close(&c->segmenter);
-    ist_checkpoint_info_free(&c->detector_info);
-    ist_checkpoint_info_free(&c->segmenter_info);
-}
-
-static ist_status open_detector(ist_engine *e, const char *path, ist_checkpoints *c, ist_error *err) {
-    IST_TRY(ist_checkpoint_open(path, IST_SLOT_DETECTOR, &c->detector, &c->detector_info, err));
+static ist_status take_detector(ist_engine *e, ist_checkpoints *c, ist_error *err) {
     c->detector_info.stored_constants = e->config.stored_constants;
     e->classes = c->detector_info.classes;
     snprintf(e->detector, sizeof e->detector, "%s", ist_model_name(c->detector_info.kind));
@@ -37,10 +29,14 @@ static ist_status open_detector(ist_engine *e, const char *path, ist_checkpoints
     return IST_OK;
 }
 
-static ist_status open_checkpoints(ist_engine *e, const ist_config *config, ist_checkpoints *c, ist_error *err) {
-    if (config->prompts == IST_PROMPTS_DETECTIONS) IST_TRY(open_detector(e, config->detector, c, err));
+/* What the checkpoints say about the engine. */
+static ist_status take_checkpoints(ist_engine *e, const ist_config *config, ist_checkpoints **read, ist_error *err) {
+    if (!e->reading) e->reading = ist_reading_begin(config);
+    if (!e->reading) return ist_fail(err, IST_E_MEMORY, "engine: out of host memory");
+    IST_TRY(ist_reading_wait(e->reading, read, err));
+    ist_checkpoints *c = *read;
+    if (config->prompts == IST_PROMPTS_DETECTIONS) IST_TRY(take_detector(e, c, err));
     if (!config->segmenter) return IST_OK;
-    IST_TRY(ist_checkpoint_open(config->segmenter, IST_SLOT_SEGMENTER, &c->segmenter, &c->segmenter_info, err));
     IST_TRY(ist_segmenter_side(&c->segmenter_info, e->config.segmenter_size, &e->config.segmenter_size, err));
     e->has_masks = true;
     snprintf(e->segmenter, sizeof e->segmenter, "%s", ist_model_name(c->segmenter_info.kind));
@@ -135,7 +131,7 @@ int ist_engine_plans(const ist_engine *e, ist_plan *plans[IST_PLANS_MAX]) {
 
 static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode mode, const ist_tuning *tuning,
                          unsigned flip, ist_error *err) {
-    ist_checkpoints c = {0};
+    ist_checkpoints *read = NULL;
     unsigned char *keep = NULL;
     ist_plan_options options = {.half = e->config.precision == IST_PRECISION_FP16,
                                 .bf16 = e->config.precision == IST_PRECISION_BF16,
@@ -146,16 +142,16 @@ static ist_status record(ist_engine *e, const ist_config *config, ist_open_mode 
                                 .notes = mode == IST_OPEN_UNTUNED,
                                 .tuning = tuning,
                                 .flip = flip};
-    ist_status st = open_checkpoints(e, config, &c, err);
+    ist_status st = take_checkpoints(e, config, &read, err);
     if (!st) st = class_filter(e, config, &keep, err);
     const frame_parts *parts = config->tiles ? &tiled_parts : &parts_of[config->prompts];
     for (int i = 0; i < parts->count && !st; i++) {
         if (!has_part(e, parts->part[i])) continue;
         ist_plan **plan = plan_of(e, parts->part[i]);
         st = ist_plan_begin(e->device, &options, plan, err);
-        if (!st) st = ist_frame_record(e, *plan, parts->part[i], &c, keep, options.taps, err);
+        if (!st) st = ist_frame_record(e, *plan, parts->part[i], read, keep, options.taps, err);
     }
-    free_checkpoints(&c);
+    if (!only_recorded(mode)) ist_reading_close(&e->reading);
     free(keep);
     ist_plan *plans[IST_PLANS_MAX];
     int count = ist_engine_plans(e, plans);
@@ -274,10 +270,11 @@ static ist_status open_with(const ist_config *config, ist_open_mode mode, const 
                                   .cache_dir = config->cache_dir,
                                   .probing = mode == IST_OPEN_LATE ? IST_PROBING_HERE : IST_PROBING_APART,
                                   .jobs = jobs};
+    bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
+    if (frames && mode != IST_OPEN_LATE) e->reading = ist_reading_begin(config);
     ist_status st = ist_device_open(&options, &e->device, err);
     if (!st) st = ist_precision_choose(e->device, &e->config.precision, err);
     if (!st) st = choose_overlap(e, config, err);
-    bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
     if (!st && mode == IST_OPEN_LATE) frames = frames && ist_device_is_cpu(e->device);
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && config->trust && frames && !only_recorded(mode)) st = ist_trust_open(e, config->trust, &e->trust, err);
@@ -320,6 +317,7 @@ ist_status ist_engine_open_apart(const ist_config *config, ist_jobs *jobs, ist_e
 void ist_engine_close(ist_engine **engine) {
     if (!engine || !*engine) return;
     ist_engine *e = *engine;
+    ist_reading_close(&e->reading);
     if (e->device) ist_finish(e->device, (ist_frame_scope){0}, "close", NULL);
     ist_copier_close(&e->copier);
     for (int i = 0; i < IST_MAX_SLOTS; i++) ist_slot_destroy(e, &e->slots[i]);

@@ -473,7 +473,6 @@ static void record_frame(const frame *f, const unsigned char *keep) {
 
 ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, const ist_checkpoints *c,
                             const unsigned char *keep, bool kept, ist_error *err) {
-    ist_lowering *lowering = NULL;
     frame f = {.config = &e->config,
                .side = e->config.segmenter_size,
                .c = c,
@@ -531,8 +530,7 @@ ist_status ist_frame_record(ist_engine *e, ist_plan *plan, ist_frame_part part, 
     default:
         record_frame(&f, keep);
     }
-    ist_lower(plan, f.g, NULL, &lowering);
-    ist_lowering_close(&lowering);
+    ist_lower_shared(plan, f.g);
     ist_graph_close(&f.g);
     return IST_OK;
 }

@@ -2,14 +2,8 @@
 #ifndef IST_PIPELINE_RECORD_H
 #define IST_PIPELINE_RECORD_H
 
+#include "pipeline/checkpoints.h"
 #include "pipeline/engine.h"
-#include "models/models.h"
-
-/* The checkpoints of an engine being opened; freed once the plan holds their constants. */
-typedef struct ist_checkpoints {
-    ist_weights *detector, *segmenter;
-    ist_checkpoint_info detector_info, segmenter_info;
-} ist_checkpoints;
 
 /* From image to embedding, and from embedding and given prompts to packet: two plans, so that the second can be
  * replayed by itself. For masks of everything there are more behind the encoder: a batch of points, which masks are kept,

@@ -29,12 +29,26 @@ static void widenings_of(const ist_lowering *l, const ist_node *n, const void *f
     *inputs = field == &q->first ? ist_layout_widening(l, q->x) : *outputs;
 }
 
+/* Zeros, for who makes no values: memory that is not touched. A LAB's numbers are arguments of kernels: all is read. */
+static ist_status shape_only(const ist_recipe *recipe, ist_conv_weights *w, ist_error *err) {
+    ist_recipe_shape s;
+    IST_TRY(ist_recipe_describe(recipe, &s, err));
+    if (s.lab) return ist_recipe_load(recipe, w, err);
+    *w = (ist_conv_weights){.out = s.out, .in = s.in, .kh = s.kh, .kw = s.kw, .lab_scale = 1};
+    w->w = calloc((size_t)s.out * (size_t)s.in, (size_t)s.kh * (size_t)s.kw * sizeof *w->w);
+    w->b = calloc((size_t)s.out, sizeof *w->b);
+    if (w->w && w->b) return IST_OK;
+    ist_conv_weights_free(w);
+    return ist_fail(err, IST_E_MEMORY, "out of host memory for the weights of %d channels", s.out);
+}
+
 static void load_filter(ist_lowering *l, const ist_node *n, const ist_filter *from, ist_filter *to,
                         ist_loaded *loaded, ist_conv_weights *lab) {
     ist_conv_weights w;
     ist_widening outputs, inputs;
     ist_error err = {0};
-    ist_status status = ist_recipe_load(from->recipe, &w, &err);
+    const bool read = ist_plan_has_values(l->plan) || n->place.uniform; /* means go from node to node */
+    ist_status status = read ? ist_recipe_load(from->recipe, &w, &err) : shape_only(from->recipe, &w, &err);
     widenings_of(l, n, from, &outputs, &inputs);
     if (!status && (outputs.wide || inputs.wide)) status = ist_widen(w, outputs, inputs, &w, &err);
     fail(l, status, &err);
@@ -184,6 +198,7 @@ static bool rounded_about(ist_lowering *l, const ist_node *n, void *node) {
 
 static void round_all(ist_lowering *l, const ist_node *n, void *node) {
     if (ist_plan_status(l->plan) || !ist_plan_half(l->plan) || rounded_about(l, n, node)) return;
+    if (!ist_plan_has_values(l->plan)) return;
     for (const ist_field *f = ist_kind_of(n->kind)->fields; f->kind != IST_FIELD_END; f++)
         for (int i = 0; i < f->count && f->kind == IST_FIELD_FILTER; i++) {
             const ist_filter *q = ist_field_of(node, f, i);

@@ -144,7 +144,10 @@ static void lower_range(ist_lowering *l, int first, int end) {
     const ist_graph *g = l->graph;
     for (int i = first; i < end && !ist_plan_status(l->plan);) {
         size_t r = l->region;
-        if (r < g->region_count && g->regions[r].first == i) {
+        const bool span = r < g->region_count && g->regions[r].first == i;
+        if (!ist_plan_sequence(l->plan)) /* of which all weights lie together */
+            ist_plan_part(l->plan, span ? (int)(g->node_count + r) : i);
+        if (span) {
             l->region++;
             lower_span(l, r);
             i = g->regions[r].end;

@@ -15,6 +15,9 @@ typedef struct ist_lowering ist_lowering;
 void ist_lower(ist_plan *plan, const ist_graph *graph, const ist_tensor *inputs, ist_lowering **lowering);
 void ist_lowering_close(ist_lowering **lowering);
 
+/* The same for a graph without inputs, by as many threads as there are cores, up to some. */
+void ist_lower_shared(ist_plan *plan, const ist_graph *graph);
+
 /* Where a view of one of the graph's values is in the plan; empty when nothing made it. */
 ist_tensor ist_lowered(const ist_lowering *lowering, ist_tensor t);
 

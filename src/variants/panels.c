@@ -33,7 +33,7 @@ bool ist_conv_panels_pack(ist_plan *p, const ist_conv_problem *q, int nr, ist_co
     }
     float *panels = malloc(size * sizeof *panels), *bias = malloc(width * sizeof *bias);
     if (panels && bias) {
-        pack_panels(q, nr, panels);
+        if (ist_plan_has_values(p)) pack_panels(q, nr, panels);
         pack_bias(q, nr, bias);
         out->weights = ist_plan_const_bytes(p, panels, size * sizeof *panels, q->label);
         out->bias = ist_plan_const_bytes(p, bias, width * sizeof *bias, q->label);

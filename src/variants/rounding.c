@@ -21,7 +21,7 @@ ist_conv_weights ist_weights_of(ist_plan *p, const ist_filter *f) {
 }
 
 void ist_round(const ist_plan *p, ist_conv_weights *w) {
-    if (w->w && ist_plan_half(p)) ist_conv_weights_halve(w);
+    if (w->w && ist_plan_half(p) && ist_plan_has_values(p)) ist_conv_weights_halve(w);
 }
 
 ist_filter ist_rounded(ist_plan *p, const ist_filter *f, ist_conv_weights *room) {

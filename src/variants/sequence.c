@@ -15,6 +15,7 @@ void ist_sequence_begin(ist_plan *p, const ist_sequence_form *form, int n, int r
         return;
     }
     s->form = form;
+    s->values = ist_plan_has_values(p);
     s->n = n;
     s->rows = rows;
     s->width = map_width;

@@ -37,6 +37,7 @@ typedef struct ist_step {
 
 struct ist_sequence {
     const struct ist_sequence_form *form;
+    bool values; /* as ist_plan_has_values */
     int n, rows;
     int width;  /* of the map whose pixels the rows are; 0 otherwise */
     int inside; /* buffers above this number were made since the beginning */

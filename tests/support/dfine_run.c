@@ -1,6 +1,7 @@
 /* See dfine_run.h. */
 #include "support/dfine_run.h"
 #include "graph/frame.h"
+#include "support/by_shadow.h"
 #include "synth.h"
 
 #include <criterion/criterion.h>
@@ -39,8 +40,12 @@ static ist_tensor record(dfine_run *r, const dfine_setup *setup, const ist_weigh
     if (setup->order) force = ist_graph_const(g, setup->order, 1, 1, IST_DFINE_QUERIES, 1, IST_ELEM_I32, "given order");
     ist_dfine_forced(&(ist_net){g, weights}, info, image, force);
     image = ist_plan_input(r->plan, setup->n, setup->h, setup->w, 3, IST_ELEM_T);
-    ist_lower(r->plan, g, &image, &lowering);
-    ist_lowering_close(&lowering);
+    if (setup->by_shadow) {
+        lower_by_shadow(r->plan, g, &image, 1);
+    } else {
+        ist_lower(r->plan, g, &image, &lowering);
+        ist_lowering_close(&lowering);
+    }
     ist_graph_close(&g);
     return image;
 }

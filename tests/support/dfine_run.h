@@ -10,6 +10,7 @@ typedef struct dfine_setup {
     ist_model_kind kind;
     int classes, n, h, w;
     bool half;                            /* activations stored as half */
+    bool by_shadow;                       /* another plan makes the values of constants */
     bool stored;                          /* the checkpoint's own constants are used */
     uint64_t seed, image_seed;            /* image_seed 0: the same; image i of a batch has image_seed + i */
     const int *order;                     /* 300 tokens that replace the selection (one item), or NULL */

@@ -2,12 +2,14 @@
  * are created but never released are counted.
  *
  * Included by exactly one source of a test: it defines __wrap_NAME functions, for which the build passes --wrap=NAME.
- * Only calls made from the project's own objects are seen, not those inside a driver. Single-threaded use. */
+ * Only calls made from the project's own objects are seen, not those inside a driver, and only those of the
+ * thread that armed: the order of what several threads do is another each time. */
 #ifndef IST_SUPPORT_FAULTS_H
 #define IST_SUPPORT_FAULTS_H
 
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define FAULT_NAMES 4096
@@ -19,11 +21,13 @@ typedef struct faults {
     cl_int code;                    /* the OpenCL code it failed with */
     long objects;                   /* contexts, queues, buffers, programs, kernels, events created less released */
     const char *names[FAULT_NAMES]; /* of the first calls */
+    pthread_t thread;
 } faults;
 
 static faults fault;
 
 static inline void faults_arm(long at, cl_int code) {
+    fault.thread = pthread_self();
     fault.at = at;
     fault.calls = 0;
     fault.hit = NULL;
@@ -31,6 +35,7 @@ static inline void faults_arm(long at, cl_int code) {
 }
 
 static inline int fault_due(const char *call) {
+    if (!pthread_equal(fault.thread, pthread_self())) return 0;
     if (fault.calls < FAULT_NAMES) fault.names[fault.calls] = call;
     if (++fault.calls != fault.at) return 0;
     fault.hit = call;

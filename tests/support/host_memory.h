@@ -6,11 +6,11 @@
 
 #include <stdlib.h>
 
-static long blocks; /* held: malloc'd less freed */
+static _Atomic long blocks; /* held: malloc'd less freed; threads of the project allocate too */
 
 #ifndef HOST_MEMORY_FAILS
 /* Allocations since the test set it to zero; the one of them that fails (from 1; 0: none). */
-static long calls, fail_at;
+static _Atomic long calls, fail_at;
 #define HOST_MEMORY_FAILS(call) (++calls == fail_at)
 #endif
 

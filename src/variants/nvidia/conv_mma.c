@@ -166,7 +166,7 @@ static bool pack(ist_plan *p, const ist_conv_problem *q, const layout *l, int bk
     }
     float *w = malloc(size * sizeof *w), *b = calloc(2 * width, sizeof *b);
     if (w && b) {
-        pack_fragments(q, l, bk, w);
+        if (ist_plan_has_values(p)) pack_fragments(q, l, bk, w);
         fill_bias(q, width, b);
         *weights = ist_plan_const(p, w, 1, 1, rows, FRAGMENT, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, q->norm_eps > 0 ? 2 : 1, (int)width, IST_ELEM_F32, q->label);

@@ -131,7 +131,7 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     }
     float *w = malloc(size * sizeof *w), *b = calloc(width, sizeof *b);
     if (w && b) {
-        pack_tiles(q, blocks * BLOCK, w);
+        if (ist_plan_has_values(p)) pack_tiles(q, blocks * BLOCK, w);
         for (int o = 0; o < q->f.out && q->f.b; o++) b[o] = q->f.b[o];
         *weights = ist_plan_const(p, w, 1, ist_conv_wgmma_steps(q), blocks * BLOCK, BK, IST_ELEM_T, q->label);
         *bias = ist_plan_const(p, b, 1, 1, 1, (int)width, IST_ELEM_F32, q->label);

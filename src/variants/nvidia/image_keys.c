@@ -15,15 +15,19 @@ bool ist_image_reads(int tokens, int c, int d) {
     return ist_two_way_matrix(tokens, 64) && d == HEAD && c % 32 == 0 && c >= 32 && c <= IMAGE_MAX;
 }
 
-/* What the position adds to keys, W position [rows][OUTS], and zeros for values; to `to` [rows][2 OUTS]. */
-static void project_position(const ist_image_keys *w, int rows, int k, float *turned, float *to) {
+/* What the position adds to keys, W position [rows][OUTS], and zeros for values; to `to` [rows][2 OUTS]. Four inputs at
+ * a time, so that sums are loaded and stored a fourth as often. */
+static void project_position(const ist_image_keys *w, int rows, int k, float *restrict turned, float *restrict to) {
     for (int o = 0; o < OUTS; o++)
         for (int i = 0; i < k; i++) turned[i * OUTS + o] = w->keys[o * k + i];
     memset(to, 0, sizeof *to * (size_t)rows * 2 * OUTS);
+    const float *at = w->position;
     for (int r = 0; r < rows; r++, to += 2 * OUTS)
-        for (int i = 0; i < k; i++)
+        for (int i = 0; i < k; i += 4, at += 4) {
+            const float *t = turned + i * OUTS, a = at[0], b = at[1], c = at[2], d = at[3];
             for (int o = 0; o < OUTS; o++)
-                to[o] += w->position[(size_t)r * (size_t)k + (size_t)i] * turned[i * OUTS + o];
+                to[o] = to[o] + a * t[o] + b * t[OUTS + o] + c * t[2 * OUTS + o] + d * t[3 * OUTS + o];
+        }
 }
 
 /* Fragments of both matrices as cl/nvidia/image_rows takes them. */
@@ -69,9 +73,11 @@ bool ist_image_keys_begin(ist_plan *p, const ist_image_side *image, const ist_im
     if (!room || !step->weights) {
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for the position's keys", label);
     } else {
-        project_position(w, x.w, x.c, room + position, room);
-        add_bias(w, x.w, x.c, image->shift, room);
-        pack_keys(w, x.c, step->weights);
+        if (ist_plan_has_values(p)) {
+            project_position(w, x.w, x.c, room + position, room);
+            add_bias(w, x.w, x.c, image->shift, room);
+            pack_keys(w, x.c, step->weights);
+        }
         step->beside = ist_plan_const(p, room, 1, 1, x.w, 2 * OUTS, IST_ELEM_T, label);
         step->y = ist_plan_tensor(p, x.n, 1, x.w, 2 * OUTS, IST_ELEM_T);
     }

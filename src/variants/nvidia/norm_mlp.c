@@ -93,9 +93,10 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_ti
         return t;
     }
     float *scaled = packed + count;
-    for (int o = 0; o < hidden; o++)
+    const bool made = ist_plan_has_values(p);
+    for (int o = 0; o < hidden && made; o++)
         for (int i = 0; i < c; i++) scaled[o * c + i] = l->fc1.w[o * c + i] * l->norm.gamma[i];
-    for (int h = 0; h < hidden; h += tile.hidden)
+    for (int h = 0; h < hidden && made; h += tile.hidden)
         to = tile.down ? pack_tiles(l, scaled, c, h, to) : pack_fragments(l, scaled, c, h, tile.hidden, to);
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);

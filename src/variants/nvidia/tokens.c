@@ -109,11 +109,12 @@ static ist_tensor pack_weights(ist_plan *p, const ist_token_job *l, int slices, 
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
         return t;
     }
-    for (int s = 0, each = l->hidden / slices; s < slices; s++) {
+    const bool made = ist_plan_has_values(p);
+    for (int s = 0, each = l->hidden / slices; s < slices && made; s++) {
         if (l->in) to = ist_matrix_part(l->w1, l->in, s * each, each, 0, l->in, to);
         to = ist_matrix_part(l->w, l->hidden, 0, l->out, s * each, each, to);
     }
-    pack_folds(l, to);
+    if (made) pack_folds(l, to);
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);
     return t;
@@ -317,10 +318,13 @@ static ist_tensor pack_both(ist_plan *p, const ist_token_projection *q, const is
         ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
         return t;
     }
-    to = ist_matrix_part(q->w, q->in, 0, q->outs, 0, q->in, to);
-    to = ist_matrix_part(l->w, l->hidden, 0, l->out, 0, l->hidden, to);
-    pack_folds(l, to);
-    if (image) memcpy(packed + own, image->weights, image->count * sizeof *packed);
+    const bool made = ist_plan_has_values(p);
+    if (made) {
+        to = ist_matrix_part(q->w, q->in, 0, q->outs, 0, q->in, to);
+        to = ist_matrix_part(l->w, l->hidden, 0, l->out, 0, l->hidden, to);
+        pack_folds(l, to);
+    }
+    if (image && made) memcpy(packed + own, image->weights, image->count * sizeof *packed);
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
     free(packed);
     return t;

@@ -5,6 +5,7 @@
 #include "variants/variant.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Fails the plan with what a rewrite of filters says. */
 static bool rewritten(ist_plan *p, const ist_fuse *q, ist_status status, const ist_error *err) {
@@ -21,6 +22,20 @@ static ist_tensor linear(ist_plan *p, ist_tensor x, ist_conv_weights *w, ist_ten
     return node.y;
 }
 
+/* The product, zeros of its shape where nobody reads values. Takes both. */
+static ist_status composed(const ist_plan *p, ist_conv_weights outer, ist_conv_weights inner, ist_conv_weights *out,
+                           ist_error *err) {
+    if (ist_plan_has_values(p)) return ist_compose(outer, inner, out, err);
+    *out = (ist_conv_weights){.out = outer.out, .in = inner.in, .kh = 1, .kw = 1, .lab_scale = 1};
+    out->w = calloc((size_t)out->out * (size_t)out->in, sizeof *out->w);
+    out->b = calloc((size_t)out->out, sizeof *out->b);
+    ist_conv_weights_free(&outer);
+    ist_conv_weights_free(&inner);
+    if (out->w && out->b) return IST_OK;
+    ist_conv_weights_free(out);
+    return ist_fail(err, IST_E_MEMORY, "out of host memory");
+}
+
 /* The filter of the side, and what it reads: directly what is to be projected when projecting it first is not less work
  * (in * C + C * out against in * out multiply-adds per pixel). */
 static bool side_of(ist_plan *p, const ist_fuse *q, ist_conv_weights *w, ist_tensor *side) {
@@ -30,7 +45,7 @@ static bool side_of(ist_plan *p, const ist_fuse *q, ist_conv_weights *w, ist_ten
     if (ist_plan_status(p)) return false;
     if (side->c <= w->out) {
         ist_conv_weights outer = *w;
-        return rewritten(p, q, ist_compose(outer, project, w, &err), &err);
+        return rewritten(p, q, composed(p, outer, project, w, &err), &err);
     }
     *side = linear(p, *side, &project, (ist_tensor){0}, NULL, q->side_label);
     ist_plan_tap(p, q->tap, *side);

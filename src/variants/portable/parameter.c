@@ -30,7 +30,7 @@ float *ist_grid_code_values(ist_plan *p, const ist_grid_code *q) {
     const float *gauss = q->gauss.v;
     float *code = malloc(sizeof *code * (size_t)(grid * grid) * (size_t)dim);
     if (!code) ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", q->label);
-    for (int at = 0; code && at < grid * grid; at++)
+    for (int at = 0; code && ist_plan_has_values(p) && at < grid * grid; at++)
         for (int f = 0; f < half; f++) {
             double x = 2.0 * ((at % grid + 0.5) / grid) - 1.0, y = 2.0 * ((at / grid + 0.5) / grid) - 1.0;
             double z = 6.283185307179586 * (x * gauss[f] + y * gauss[half + f]);

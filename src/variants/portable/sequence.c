@@ -28,7 +28,7 @@ bool ist_tape_pack(struct ist_sequence *s, ist_step *step) {
     const ist_filter *f = &step->filter;
     int all = (int)ist_round_up((size_t)f->out, 4);
     float *to = ist_sequence_weights(s, (size_t)f->in * (size_t)all, &step->weights_at);
-    for (int i = 0; to && i < f->in; i++)
+    for (int i = 0; to && s->values && i < f->in; i++)
         for (int o = 0; o < all; o++) *to++ = o < f->out ? f->w[(size_t)o * (size_t)f->in + (size_t)i] : 0;
     return to;
 }
