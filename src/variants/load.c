@@ -29,17 +29,12 @@ static void widenings_of(const ist_lowering *l, const ist_node *n, const void *f
     *inputs = field == &q->first ? ist_layout_widening(l, q->x) : *outputs;
 }
 
-/* Zeros, for who makes no values: memory that is not touched. A LAB's numbers are arguments of kernels: all is read. */
+/* Zeros, for who makes no values. A LAB's numbers are arguments of kernels: all is read. */
 static ist_status shape_only(const ist_recipe *recipe, ist_conv_weights *w, ist_error *err) {
     ist_recipe_shape s;
     IST_TRY(ist_recipe_describe(recipe, &s, err));
     if (s.lab) return ist_recipe_load(recipe, w, err);
-    *w = (ist_conv_weights){.out = s.out, .in = s.in, .kh = s.kh, .kw = s.kw, .lab_scale = 1};
-    w->w = calloc((size_t)s.out * (size_t)s.in, (size_t)s.kh * (size_t)s.kw * sizeof *w->w);
-    w->b = calloc((size_t)s.out, sizeof *w->b);
-    if (w->w && w->b) return IST_OK;
-    ist_conv_weights_free(w);
-    return ist_fail(err, IST_E_MEMORY, "out of host memory for the weights of %d channels", s.out);
+    return ist_zero_filter(s.out, s.in, s.kh, s.kw, w, err);
 }
 
 static void load_filter(ist_lowering *l, const ist_node *n, const ist_filter *from, ist_filter *to,

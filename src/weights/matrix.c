@@ -4,14 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A 1x1 layer of zeros. */
-static ist_status blank(int out, int in, ist_conv_weights *w, ist_error *err) {
-    *w = (ist_conv_weights){.out = out, .in = in, .kh = 1, .kw = 1, .lab_scale = 1};
-    w->w = calloc((size_t)out * (size_t)in, sizeof(float));
+ist_status ist_zero_filter(int out, int in, int kh, int kw, ist_conv_weights *w, ist_error *err) {
+    *w = (ist_conv_weights){.out = out, .in = in, .kh = kh, .kw = kw, .lab_scale = 1};
+    w->w = calloc((size_t)out * (size_t)in, (size_t)kh * (size_t)kw * sizeof(float));
     w->b = calloc((size_t)out, sizeof(float));
     if (w->w && w->b) return IST_OK;
     ist_conv_weights_free(w);
-    return ist_fail(err, IST_E_MEMORY, "out of host memory for a matrix of %d x %d weights", out, in);
+    return ist_fail(err, IST_E_MEMORY, "out of host memory for %d x %d x %d x %d weights", out, in, kh, kw);
+}
+
+static ist_status blank(int out, int in, ist_conv_weights *w, ist_error *err) {
+    return ist_zero_filter(out, in, 1, 1, w, err);
 }
 
 static ist_status check_matrix(const ist_conv_weights *w, ist_error *err) {

@@ -6,6 +6,8 @@
 
 #include "weights/fold.h"
 
+/* A layer of zeros, which take no memory before they are touched. */
+ist_status ist_zero_filter(int out, int in, int kh, int kw, ist_conv_weights *w, ist_error *err);
 /* Two 1x1 layers of one input as one: the outputs of `first`, then those of `second`. */
 ist_status ist_stack(ist_conv_weights taken_first, ist_conv_weights taken_second, ist_conv_weights *out, ist_error *err);
 /* Two 1x1 layers in a row, without activation between them, as one: outer(inner(x)). */

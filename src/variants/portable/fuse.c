@@ -5,7 +5,6 @@
 #include "variants/variant.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Fails the plan with what a rewrite of filters says. */
 static bool rewritten(ist_plan *p, const ist_fuse *q, ist_status status, const ist_error *err) {
@@ -26,14 +25,10 @@ static ist_tensor linear(ist_plan *p, ist_tensor x, ist_conv_weights *w, ist_ten
 static ist_status composed(const ist_plan *p, ist_conv_weights outer, ist_conv_weights inner, ist_conv_weights *out,
                            ist_error *err) {
     if (ist_plan_has_values(p)) return ist_compose(outer, inner, out, err);
-    *out = (ist_conv_weights){.out = outer.out, .in = inner.in, .kh = 1, .kw = 1, .lab_scale = 1};
-    out->w = calloc((size_t)out->out * (size_t)out->in, sizeof *out->w);
-    out->b = calloc((size_t)out->out, sizeof *out->b);
+    ist_status status = ist_zero_filter(outer.out, inner.in, 1, 1, out, err);
     ist_conv_weights_free(&outer);
     ist_conv_weights_free(&inner);
-    if (out->w && out->b) return IST_OK;
-    ist_conv_weights_free(out);
-    return ist_fail(err, IST_E_MEMORY, "out of host memory");
+    return status;
 }
 
 /* The filter of the side, and what it reads: directly what is to be projected when projecting it first is not less work
