@@ -48,7 +48,8 @@ static void stream_unit(ist_matrix_tape *m, int warp, const ist_step *s, share o
         return;
     }
     float *to = m->stream[warp] + PIECE * m->streamed[warp];
-    for (int e = 0; e < batches * BATCH * PIECE && ist_plan_has_values(m->tape.plan); e++) {
+    const int all = ist_plan_has_values(m->tape.plan) ? batches * BATCH * PIECE : 0;
+    for (int e = 0; e < all; e++) {
         int h = e % 8, lane = e / 8 % 32, at = e / PIECE;
         int o = ((unit << fold) + (at & ((1 << fold) - 1))) * BLOCK + h / 2 % 2 * 8 + lane / 4;
         int i = (at >> fold) * BLOCK + lane % 4 * 4 + h / 4 * 2 + h % 2;

@@ -26,11 +26,11 @@ static void emit_parameter(ist_plan *p, const ist_variant *v, void *node, int wa
 const ist_family ist_portable_parameter = {.emit = emit_parameter};
 
 float *ist_grid_code_values(ist_plan *p, const ist_grid_code *q) {
-    int grid = q->grid, half = (int)(q->gauss.count / 2), dim = 2 * half;
+    const int grid = q->grid, points = ist_plan_has_values(p) ? grid * grid : 0, half = (int)(q->gauss.count / 2), dim = 2 * half;
     const float *gauss = q->gauss.v;
     float *code = malloc(sizeof *code * (size_t)(grid * grid) * (size_t)dim);
     if (!code) ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", q->label);
-    for (int at = 0; code && ist_plan_has_values(p) && at < grid * grid; at++)
+    for (int at = 0; code && at < points; at++)
         for (int f = 0; f < half; f++) {
             double x = 2.0 * ((at % grid + 0.5) / grid) - 1.0, y = 2.0 * ((at / grid + 0.5) / grid) - 1.0;
             double z = 6.283185307179586 * (x * gauss[f] + y * gauss[half + f]);
