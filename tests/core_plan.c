@@ -24,12 +24,10 @@ static void end(void) {
     cr_assert_null(plan);
 }
 
-/* Writes `value` to pixel `row` of x; `kind` says how the launch touches x. */
-static void fill_by(const char *defines, ist_tensor x, int row, float value, ist_arg_kind kind) {
-    float values[8];
-    for (int i = 0; i < 8; i++) values[i] = value + (float)i;
-    ist_tensor rows = ist_plan_const(plan, &row, 1, 1, 1, 1, IST_ELEM_I32, "row");
-    ist_tensor v = ist_plan_const(plan, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
+/* Writes the values to pixel `row` of x; `kind` says how the launch touches x. */
+static void fill_in(ist_plan *p, const char *defines, ist_tensor x, int row, const float values[8], ist_arg_kind kind) {
+    ist_tensor rows = ist_plan_const(p, &row, 1, 1, 1, 1, IST_ELEM_I32, "row");
+    ist_tensor v = ist_plan_const(p, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
     ist_launch l = {.label = "fill",
                     .op = "portable/fill_rows",
                     .defines = defines,
@@ -40,10 +38,16 @@ static void fill_by(const char *defines, ist_tensor x, int row, float value, ist
                     .args = {{.kind = kind, .tensor = x},
                              IST_IN(rows),
                              IST_IN(v),
-                             IST_IN(ist_plan_current_limit(plan)),
+                             IST_IN(ist_plan_current_limit(p)),
                              IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
                     .arg_count = 5};
-    ist_plan_launch(plan, &l);
+    ist_plan_launch(p, &l);
+}
+
+static void fill_by(const char *defines, ist_tensor x, int row, float value, ist_arg_kind kind) {
+    float values[8];
+    for (int i = 0; i < 8; i++) values[i] = value + (float)i;
+    fill_in(plan, defines, x, row, values, kind);
 }
 
 static void fill(ist_tensor x, int row, float value, ist_arg_kind kind) {
@@ -449,19 +453,7 @@ static void record_parts(ist_plan *p, ist_tensor x, int parts, int fail_at) {
         ist_plan_part(p, part);
         for (int i = 0; i < 8; i++) values[i] = ist_plan_has_values(p) ? (float)(10 * part + i) : NAN;
         if (part == fail_at && ist_plan_has_values(p)) ist_plan_fail(p, IST_E_WEIGHTS, "part %d is bad", part);
-        ist_tensor rows = ist_plan_const(p, &part, 1, 1, 1, 1, IST_ELEM_I32, "row");
-        ist_tensor v = ist_plan_const(p, values, 1, 1, 1, 8, IST_ELEM_F32, "value");
-        ist_launch l = {.label = "fill",
-                        .op = "portable/fill_rows",
-                        .defines = "",
-                        .kernel = "fill_rows",
-                        .dims = 2,
-                        .global = {1, 1},
-                        .local = {1, 1},
-                        .args = {IST_OUT(x), IST_IN(rows), IST_IN(v), IST_IN(ist_plan_current_limit(p)),
-                                 IST_INT4(x.ld, x.c0, x.c, x.h * x.w)},
-                        .arg_count = 5};
-        ist_plan_launch(p, &l);
+        fill_in(p, "", x, part, values, IST_ARG_OUT);
     }
 }
 
