@@ -3,13 +3,14 @@
  * and b1 come with the norm's scale and shift in them.
  *
  * A group has DOWN times ACROSS warpgroups: each takes 64 rows, whose normalised values stay in registers as fragments,
- * and its share of each 64 hidden channels; GELU turns their sums into the fragments of the second product, so that
- * hidden channels never leave registers. The weights of 64 hidden channels, both layers', pass through a ring of STAGES
- * in local memory. With ACROSS 2 the warpgroups of the same rows add their sums up at the end.
+ * and its share of each 64 hidden channels, a chunk; GELU turns their sums into the fragments of the second product, so
+ * that hidden channels never leave registers. A chunk's GELUs run under the second product of the chunk before and the
+ * first of the next. The weights of both layers pass through rings in local memory, asked for two steps ahead. With ACROSS
+ * 2 the warpgroups of the same rows add their sums up at the end.
  *
  * Channels lie in an order in which a work-item of four has eight of 32 in a row: z is read and y stored so.
  *
- * -D C: 64, 128 or 160. -D HID: a multiple of 64. -D DOWN. -D ACROSS: 1 or 2. -D STAGES: 3 or 4. */
+ * -D C: 64, 128 or 160. -D HID: a multiple of 128. -D DOWN. -D ACROSS: 1 or 2. */
 #define THREADS (128 * DOWN * ACROSS)
 #define BM      (64 * DOWN)
 #define BH      64 /* hidden channels at a time */
@@ -22,28 +23,92 @@
 #define KC       (C / 32)
 #define PIECES   (C / 8)                          /* uint4 of a row of z */
 #define LDZ      (PIECES + (12 - PIECES % 8) % 8) /* from row to row: even and odd ones in different banks */
-#define W1_BYTES ((C + 63) / 64 * (BH * 128))     /* tiles of 64 channels */
-#define STAGE    (W1_BYTES + C * 128)
-#define WHOLE    (C / 64 * (BH * 8)) /* pieces of whole tiles of W1; the last may be half full */
-#define LATE     (STAGES == 3)       /* the second product ends before the next stage begins */
-#define Z        (STAGES * STAGE / 16)
+#define W1_PLACE ((C + 63) / 64 * (BH * 8)) /* a chunk's pieces: tiles of 64 channels, the last may be half full */
+#define W2_PLACE (C * 8)
+#define RING     3 /* chunks of each: one multiplies, two come */
+#define WHOLE    (C / 64 * (BH * 8)) /* pieces of whole tiles of W1 */
+#define W2       (RING * W1_PLACE)
+#define Z        (W2 + RING * W2_PLACE)
 #define TABLE    (Z + BM * LDZ)
 #define ALL      (TABLE + (HID + C) / 4)
 
-/* Copies the weights of chunk `j`, if there is one. */
-#define COPY_STAGE(j)                                                                                                  \
+/* In step j, or before the first one (j below 0): asks for W1 of chunk j + 3 and W2 of chunk j + 1, if there are. */
+#define COPY_AHEAD(j)                                                                                                  \
     do {                                                                                                               \
-        if ((j) < CHUNKS) {                                                                                            \
-            const uint to = shared + (j) % STAGES * STAGE;                                                             \
-            __global const uint4 *from = weights + (size_t)(j) * (2 * C * BH / 8);                                     \
-            UNROLL for (int i = id; i < C * BH / 8; i += THREADS) {                                                    \
-                const int k = i - WHOLE, row = k / 4;                                                                  \
+        if ((j) + 3 < CHUNKS) {                                                                                        \
+            const uint to = shared + ((j) + 3) % RING * (W1_PLACE * 16);                                            \
+            __global const uint4 *from = weights + (size_t)((j) + 3) * (2 * W2_PLACE);                                 \
+            UNROLL for (int m = 0; m < W2_PLACE / THREADS; m++) {                                                      \
+                const int i = m * THREADS + id, k = i - WHOLE, row = k / 4;                                            \
                 COPY16(to + (i < WHOLE ? i : WHOLE + row * 8 + (k % 4 ^ (row & 7))) * 16, from + i, 16);               \
             }                                                                                                          \
-            UNROLL for (int i = id; i < C * BH / 8; i += THREADS)                                                      \
-                COPY16(to + W1_BYTES + i * 16, from + C * BH / 8 + i, 16);                                             \
+        }                                                                                                              \
+        if ((j) + 1 >= 0 && (j) + 1 < CHUNKS) {                                                                        \
+            const uint to = shared + (W2 + ((j) + 1) % RING * W2_PLACE) * 16;                                       \
+            __global const uint4 *from = weights + (size_t)((j) + 1) * (2 * W2_PLACE) + W2_PLACE;                      \
+            UNROLL for (int m = 0; m < W2_PLACE / THREADS; m++)                                                        \
+                COPY16(to + (m * THREADS + id) * 16, from + m * THREADS + id, 16);                                     \
         }                                                                                                              \
         COPY_COMMIT();                                                                                                 \
+    } while (0)
+
+/* u: biases of chunk j. */
+#define BIASES(u, j)                                                                                                   \
+    UNROLL for (int c = 0; c < MINE / 8; c++) {                                                                        \
+        const float2 b = *(__local const float2 *)(biases + (j) * BH + across * MINE + c * 8 + 2 * t);                 \
+        (u)[c][0] = (u)[c][2] = b.x;                                                                                   \
+        (u)[c][1] = (u)[c][3] = b.y;                                                                                   \
+        GROUP_TAKE(u, c);                                                                                              \
+    }
+/* u += the normalised rows by W1 of chunk j; o += h by W2 of chunk j. */
+#define FIRST(u, j)                                                                                                    \
+    do {                                                                                                               \
+        const matrix_at w1 = from + (uint)((j) % RING * W1_PLACE + across * (MINE * 8));                               \
+        UNROLL for (int k = 0; k < 2 * KC; k++) {                                                                      \
+            const int i = k / 2, e = k % 2 * 2;                                                                        \
+            const uint part[4] = {a[0][i][e], a[1][i][e], a[0][i][e + 1], a[1][i][e + 1]};                             \
+            GROUP_MULTIPLY_A(MINE, u, part, w1 + (uint)(k / 4 * (BH * 8) + k % 4 * 2));                                \
+        }                                                                                                              \
+    } while (0)
+#define SECOND(h, j)                                                                                                   \
+    do {                                                                                                               \
+        const matrix_at w2 = from + (uint)(W2 + (j) % RING * W2_PLACE + across * (MINE / 8));                          \
+        UNROLL for (int k = 0; k < MINE / 16; k++) GROUP_MULTIPLY_A(C, o, (h)[k], w2 + (uint)(k * 2));                 \
+    } while (0)
+#define GELUS(h, u)                                                                                                    \
+    UNROLL for (int k = 0; k < MINE / 16; k++) {                                                                       \
+        UNROLL for (int e = 0; e < 4; e++) {                                                                           \
+            const float *two = (u)[2 * k + e / 2] + e % 2 * 2;                                                         \
+            (h)[k][e] = halves_of(quick_gelu(two[0]), quick_gelu(two[1]));                                             \
+        }                                                                                                              \
+        GROUP_HOLD_WORDS((h)[k]);                                                                                      \
+    }
+/* What was asked for up to the step before the last is there, and the products of all warpgroups have ended. */
+#define MEETING(copies)                                                                                                \
+    do {                                                                                                               \
+        COPY_WAIT(copies);                                                                                             \
+        GROUP_PUBLISH();                                                                                               \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
+    } while (0)
+#define PRODUCTS_END(u)                                                                                                \
+    do {                                                                                                               \
+        GROUP_WAIT(0);                                                                                                 \
+        UNROLL for (int c = 0; c < MINE / 8; c++) GROUP_TAKE(u, c);                                                    \
+        UNROLL for (int c = 0; c < C / 8; c++) GROUP_TAKE(o, c);                                                       \
+    } while (0)
+
+/* Step j: u becomes h, while the chunk before it, `before`, is added to o and the next one's sums are made. */
+#define STEP(h, u, before, next, j)                                                                                    \
+    do {                                                                                                               \
+        MEETING(1);                                                                                                    \
+        BIASES(next, (j) + 1);                                                                                         \
+        GROUP_BEGIN();                                                                                                 \
+        SECOND(before, (j)-1);                                                                                         \
+        FIRST(next, (j) + 1);                                                                                          \
+        GROUP_COMMIT();                                                                                                \
+        COPY_AHEAD(j);                                                                                                 \
+        GELUS(h, u);                                                                                                   \
+        PRODUCTS_END(next);                                                                                            \
     } while (0)
 
 /* Group i: rows [BM i, ..) of all items. weights [HID / 64]{W1: tiles of 64 channels [64 hidden][8 pieces of 16 bytes],
@@ -75,8 +140,9 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
 #endif
     for (int i = id; i < (HID + C) / 4; i += THREADS) COPY16(shared + (TABLE + i) * 16, table + i * 4, 16);
     COPY_COMMIT();
-    COPY_STAGE(0);
-    COPY_STAGE(1);
+    COPY_AHEAD(-3);
+    COPY_AHEAD(-2);
+    COPY_AHEAD(-1);
 #ifdef SPREAD
     for (int i = id; i < BM / 4 * PIECES; i += THREADS) {
         const int row = i / PIECES * 4, c = i % PIECES * 8;
@@ -85,7 +151,8 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         UNROLL for (int e = 0; e < 4; e++) main[Z + (row + e) * LDZ + c / 8] = pieces_of(z[e].f, 1.0f);
     }
 #endif
-    COPY_WAIT(2);
+    COPY_WAIT(2); /* z, table and W1 of the first chunk */
+    GROUP_PUBLISH();
     barrier(CLK_LOCAL_MEM_FENCE);
 
     uint a[2][KC][4];
@@ -98,43 +165,40 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     UNROLL for (int c = 0; c < C / 8; c++) UNROLL for (int e = 0; e < 4; e++) o[c][e] =
         across ? 0.0f : biases[HID + c / 4 * 32 + t * 8 + c % 4 * 2 + e % 2];
     const matrix_at from = MATRIX_AT(shared);
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        const matrix_at w1 = from + (uint)(chunk % STAGES * (STAGE / 16) + across * (MINE * 8));
-        const matrix_at w2 = from + (uint)(chunk % STAGES * (STAGE / 16) + W1_BYTES / 16 + across * (MINE / 8));
-        float u[MINE / 8][4];
-        uint h[MINE / 16][4];
-        UNROLL for (int c = 0; c < MINE / 8; c++) {
-            const float2 b = *(__local const float2 *)(biases + chunk * BH + across * MINE + c * 8 + 2 * t);
-            u[c][0] = u[c][2] = b.x;
-            u[c][1] = u[c][3] = b.y;
-            GROUP_TAKE(u, c);
-        }
-        COPY_WAIT(1);
-#if LATE
-        GROUP_WAIT(0);
-#endif
-        GROUP_PUBLISH();
-        barrier(CLK_LOCAL_MEM_FENCE);
-        GROUP_BEGIN();
-        UNROLL for (int k = 0; k < 2 * KC; k++) {
-            const int i = k / 2, e = k % 2 * 2;
-            const uint part[4] = {a[0][i][e], a[1][i][e], a[0][i][e + 1], a[1][i][e + 1]};
-            GROUP_MULTIPLY_A(MINE, u, part, w1 + (uint)(k / 4 * (BH * 8) + k % 4 * 2));
-        }
-        GROUP_COMMIT();
-        COPY_STAGE(chunk + 2);
-        GROUP_WAIT(0);
-        UNROLL for (int c = 0; c < MINE / 8; c++) {
-            GROUP_TAKE(u, c);
-            UNROLL for (int r = 0; r < 2; r++) h[c / 2][c % 2 * 2 + r] =
-                halves_of(quick_gelu(u[c][2 * r]), quick_gelu(u[c][2 * r + 1]));
-        }
-        GROUP_BEGIN();
-        UNROLL for (int k = 0; k < MINE / 16; k++) GROUP_MULTIPLY_A(C, o, h[k], w2 + (uint)(k * 2));
-        GROUP_COMMIT();
+    float u[MINE / 8][4], v[MINE / 8][4];
+    uint even[MINE / 16][4], odd[MINE / 16][4];
+    BIASES(u, 0);
+    GROUP_BEGIN();
+    FIRST(u, 0);
+    GROUP_COMMIT();
+    PRODUCTS_END(u);
+
+    MEETING(1);
+    BIASES(v, 1);
+    GROUP_BEGIN();
+    FIRST(v, 1);
+    GROUP_COMMIT();
+    COPY_AHEAD(0);
+    GELUS(even, u);
+    PRODUCTS_END(v);
+
+    for (int j = 1; j < CHUNKS - 1; j += 2) {
+        STEP(odd, v, even, u, j);
+        STEP(even, u, odd, v, j + 1);
     }
-    GROUP_WAIT(0);
-    UNROLL for (int c = 0; c < C / 8; c++) GROUP_TAKE(o, c);
+
+    MEETING(1);
+    GROUP_BEGIN();
+    SECOND(even, CHUNKS - 2);
+    GROUP_COMMIT();
+    GELUS(odd, v);
+    PRODUCTS_END(v);
+
+    MEETING(0);
+    GROUP_BEGIN();
+    SECOND(odd, CHUNKS - 1);
+    GROUP_COMMIT();
+    PRODUCTS_END(v);
 #if ACROSS == 2
     __local float4 *sums = (__local float4 *)main + id % (128 * DOWN);
     COPY_WAIT(0);

@@ -18,8 +18,8 @@ enum { SPREAD_ROWS = 1 << 14 }; /* so many rows at most, else the convolution in
 
 enum { WIDE = 64, WIDE_ROOM = 202 << 10 }; /* rows of a warpgroup and hidden channels at a time; its local memory */
 
-/* Rows of a group; hidden channels at a time; slices of weights in local memory. Warpgroups along the rows (0: none,
- * warps) and along the hidden channels. */
+/* Rows of a group; hidden channels at a time; slices of weights in local memory, where warps multiply. Warpgroups along
+ * the rows (0: none, but warps) and along the hidden channels. */
 typedef struct mlp_tile {
     int rows, hidden, stages, down, across;
 } mlp_tile;
@@ -28,18 +28,17 @@ static int local_bytes(mlp_tile t, int c, int hidden) {
     return 16 * (t.rows * (c / 8 + 1) + t.stages * c * t.hidden / 8 + t.rows * (t.hidden / 8 + 1) + hidden / 4);
 }
 
+/* With both layers' weights of WIDE hidden channels three times. */
 static int wide_bytes(mlp_tile t, int c, int hidden) {
     int pieces = c / CHUNK, apart = pieces + (12 - pieces % 8) % 8;
-    return t.stages * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
+    return 3 * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
 }
 
 /* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
-static mlp_tile wide_tile(const ist_plan *p, int64_t rows, int c, int hidden) {
+static mlp_tile wide_tile(const ist_plan *p, int64_t rows) {
     mlp_tile t = {.hidden = WIDE, .across = rows <= (int64_t)WIDE * ist_plan_units(p) ? 2 : 1};
     t.down = 2 / t.across;
     t.rows = WIDE * t.down;
-    t.stages = 4;
-    if (wide_bytes(t, c, hidden) > WIDE_ROOM) t.stages = 3;
     return t;
 }
 
@@ -135,8 +134,8 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
     const ist_padding_reuse_args read = ist_padding_reuse_read(operand, x.h);
     const ist_padding_reuse_args out = ist_padding_reuse_leave_out(
         &l->reuse, l->spread.out ? ist_padding_reuse_behind(operand, x.h, 1) : ist_padding_reuse_points(operand, x.h), x.h);
-    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d -DSTAGES=%d%s", x.c, hidden,
-                                               tile.down, tile.across, tile.stages, spread)
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d%s", x.c, hidden,
+                                               tile.down, tile.across, spread)
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.rows, tile.hidden, tile.stages, spread);
     ist_padding_reuse_define(&d, &operand);
@@ -180,14 +179,14 @@ static bool takes_wgmma(const ist_plan *p, const ist_variant *v, const void *nod
     const ist_norm_mlp *l = node;
     int c = l->x.c, hidden = l->fc1.out;
     (void)v;
-    return layers_fit(l) && (c == 64 || c == 128 || c == 160) && hidden % WIDE == 0 &&
-           wide_bytes(wide_tile(p, ist_pixels(l->x), c, hidden), c, hidden) <= WIDE_ROOM;
+    return layers_fit(l) && (c == 64 || c == 128 || c == 160) && hidden % (2 * WIDE) == 0 &&
+           wide_bytes(wide_tile(p, ist_pixels(l->x)), c, hidden) <= WIDE_ROOM;
 }
 
 static void emit_wgmma(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_norm_mlp *l = node;
     (void)v, (void)way;
-    record(p, l, wide_tile(p, ist_pixels(l->x), l->x.c, l->fc1.out));
+    record(p, l, wide_tile(p, ist_pixels(l->x)));
 }
 
 const ist_family ist_nvidia_norm_mlp_wgmma = {.takes = takes_wgmma, .emit = emit_wgmma, .rows = IST_REPEATS_LEFT_OUT};
