@@ -18,6 +18,15 @@ static inline uint2 fetch_uint2(__global const void *p) {
     __asm__ volatile("ld.global.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(p));
     return (uint2)(a, b);
 }
+/* Zeros, and no access, unless `real`. */
+static inline uint2 fetch_uint2_if(bool real, __global const void *p) {
+    uint a, b;
+    __asm__ volatile("{ .reg .pred r; setp.ne.s32 r, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "
+                     "@r ld.global.v2.b32 {%0, %1}, [%2]; }"
+                     : "=&r"(a), "=&r"(b)
+                     : "l"(p), "r"((int)real));
+    return (uint2)(a, b);
+}
 static inline uint4 fetch_uint4(__global const void *p) {
     uint a, b, c, d;
     __asm__ volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "l"(p));
@@ -38,6 +47,9 @@ static inline uint fetch_uint(__global const void *p) {
 }
 static inline uint2 fetch_uint2(__global const void *p) {
     return *(__global const uint2 *)p;
+}
+static inline uint2 fetch_uint2_if(bool real, __global const void *p) {
+    return real ? *(__global const uint2 *)p : (uint2)(0);
 }
 static inline uint4 fetch_uint4(__global const void *p) {
     return *(__global const uint4 *)p;

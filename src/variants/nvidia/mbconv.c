@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-enum { ITEMS = 256, SIDE = 8, BK = 64, CHUNK = 8 };
+enum { ITEMS = 256, HIGH = 8, BK = 64, CHUNK = 8 };
+enum { WIDE_WAVES = 3 }; /* groups of 8 by 16 pixels for each compute unit: from then on they are faster, with stride 1 */
 
 static bool aligned(ist_tensor t) {
     return t.elem == IST_ELEM_T && (t.ld | t.c0) % CHUNK == 0;
@@ -54,11 +55,13 @@ static ist_tensor pack_bias(ist_plan *p, const ist_filter *f, const char *label)
 static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
     const char *label = b->label;
     ist_tensor x = b->x, y = b->y;
-    int s = b->stride, h = y.h, w = y.w, across = ist_div_up(w, SIDE);
+    int s = b->stride, h = y.h, w = y.w;
+    int64_t wide_groups = (int64_t)ist_div_up(w, 16) * ist_div_up(h, HIGH) * y.n;
+    int wide = s == 1 && wide_groups >= WIDE_WAVES * (int64_t)ist_plan_units(p) ? 16 : 8, across = ist_div_up(w, wide);
     ist_tensor taps = ist_pack_taps(p, &b->spread, label), weights = pack_project(p, &b->project, label);
     ist_tensor bias = pack_bias(p, &b->project, label), none = {0};
-    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DACT=%d%s", u.c, y.c, s, (int)b->act,
-                                   b->residual ? " -DRESIDUAL" : "");
+    ist_defines d = ist_defines_of(p, "-DHID=%d -DCOUT=%d -DSTRIDE=%d -DWIDE=%d -DACT=%d%s", u.c, y.c, s, wide,
+                                   (int)b->act, b->residual ? " -DRESIDUAL" : "");
     ist_padding_reuse_define(&d, &b->reuse);
     const ist_tensor content = b->reuse.content;
     const ist_padding_reuse_args read = ist_padding_reuse_read(b->reuse, u.h);
@@ -84,7 +87,7 @@ static void record(ist_plan *p, ist_mbconv *b, ist_tensor u) {
                                      .defines = d.text,
                                      .kernel = "mbconv",
                                      .dims = 2,
-                                     .global = {(size_t)(across * ist_div_up(h, SIDE)) * ITEMS, (size_t)u.n},
+                                     .global = {(size_t)(across * ist_div_up(h, HIGH)) * ITEMS, (size_t)u.n},
                                      .local = {ITEMS, 1},
                                      .args = {IST_OUT(y), IST_IN(u), IST_IN(b->residual ? x : none), IST_IN(taps),
                                               IST_IN(weights), IST_IN(bias), IST_IN(ist_plan_current_limit(p)),
