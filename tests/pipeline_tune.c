@@ -2,7 +2,6 @@
  * of another device or names what cannot be done decides nothing. */
 #include "pipeline/tune.h"
 
-#include "device/sources.h"
 #include "variants/tune.h"
 #include "pipeline/choice.h"
 #include "pipeline/engine.h"
@@ -139,46 +138,6 @@ Test(pipeline_tune, a_record_decides) {
     }
     ist_close(&plain);
     folder_remove(folder);
-}
-
-static bool has_machine(ist_machine machine) {
-    for (int i = 0; i < ist_variant_count(); i++)
-        if (ist_variant_at(i)->machine == machine) return true;
-    return false;
-}
-
-/* Every shipped record is whole, speaks of problems and variants that there are, and is found by its own device alone.
- */
-Test(pipeline_tune, records_that_come_with_the_library) {
-    for (int m = 0; m < IST_MACHINES; m++)
-        if (!has_machine((ist_machine)m)) cr_skip_test("left out: %s not built", ist_machine_name((ist_machine)m));
-    ist_config c = tiny("off");
-    c.detector = NULL;
-    ist_engine *e = open_as(&c, IST_OPEN_UNTUNED);
-    for (int half = 0; half < 2; half++) {
-        ist_plan_options options = {.half = half};
-        ist_plan *p = NULL;
-        cr_assert_eq(ist_plan_begin(e->device, &options, &p, &err), IST_OK, "%s", err.text);
-        for (const ist_source *s = ist_tuning_records; s->name; s++) {
-            ist_tuning t;
-            char key[IST_TUNING_KEY];
-            snprintf(key, sizeof key, "%s", strchr(s->text, '\n') + 1);
-            ist_tuning_shipped(key, &t);
-            cr_expect_gt(t.count, 0, "%s", s->name);
-            for (size_t i = 0; i < t.count; i++) {
-                const ist_tuned *x = &t.items[i];
-                bool of_half = x->shape[strlen(x->shape) - 1] == '1';
-                if (of_half == half) cr_expect(ist_tune_known(p, x->family, x->shape), "%s: %s", s->name, x->shape);
-                ist_node_kind kind = strcmp(x->family, "conv") ? IST_NODE_DWCONV : IST_NODE_CONV;
-                cr_expect(ist_variant_named(kind, x->variant), "%s: %s", s->name, x->variant);
-            }
-            ist_tuning_free(&t);
-            ist_tuning_shipped("device Another, Platform\ndriver 1\nsources 0\n", &t);
-            cr_expect_eq(t.count, 0);
-        }
-        ist_plan_close(&p);
-    }
-    ist_close(&e);
 }
 
 static void count_report(void *arg, const ist_tune_result *r) {

@@ -10,7 +10,5 @@ typedef struct ist_source {
 /* Kernel sources: name is the path under cl/ without ".cl" ("prelude", "cpu/conv", "cpu/tile"). Ends with {NULL, NULL}.
  */
 extern const ist_source ist_sources[];
-/* Tuning records that come with the library, of src/pipeline/tuned. Ends with {NULL, NULL}. */
-extern const ist_source ist_tuning_records[];
 
 #endif
