@@ -162,8 +162,11 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     }
 
     float o[C / 8][4];
-    UNROLL for (int c = 0; c < C / 8; c++) UNROLL for (int e = 0; e < 4; e++) o[c][e] =
-        across ? 0.0f : biases[HID + c / 4 * 32 + t * 8 + c % 4 * 2 + e % 2];
+    UNROLL for (int c = 0; c < C / 8; c += 2) { /* without a branch for each */
+        uint b[4];
+        SHARED_LOAD(b, shared + TABLE * 16 + (HID + c / 4 * 32 + t * 8 + c % 4 * 2) * 4);
+        UNROLL for (int e = 0; e < 8; e++) o[c + e / 4][e % 4] = across ? 0.0f : as_float(b[e / 4 * 2 + e % 2]);
+    }
     const matrix_at from = MATRIX_AT(shared);
     float u[MINE / 8][4], v[MINE / 8][4];
     uint even[MINE / 16][4], odd[MINE / 16][4];

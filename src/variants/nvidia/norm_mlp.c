@@ -14,7 +14,7 @@
 
 enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4, CHUNK = 8 };
 enum { C_MAX = 160 };           /* with more channels the two layers are faster alone */
-enum { SPREAD_ROWS = 1 << 14 }; /* so many rows at most, else the convolution in front is faster alone */
+enum { SPREAD_ROWS = 1 << 15 }; /* so many rows at most, else the convolution in front is faster alone */
 
 enum { WIDE = 64, WIDE_ROOM = 202 << 10 }; /* rows of a warpgroup and hidden channels at a time; its local memory */
 
