@@ -23,7 +23,8 @@
 #define WEIGHTS (TILES * 9 * 32) /* uint4 */
 #define BETWEEN WEIGHTS
 #define IMAGE   (BETWEEN + PIXELS * LD_MID)
-#define ALL     (IMAGE + (IN_H * LD_IN + 7) / 8)
+#define BIAS    (IMAGE + (IN_H * LD_IN + 7) / 8) /* of the second */
+#define ALL     (BIAS + COUT / 4)
 
 /* x [n,h,w,3]; first: fragments [MID / 8][lane][8] of 16 words: {five of line 0, of line 1, of line 2, none}; second:
  * fragments [COUT / 8][9][lane][8]; bias {[MID], [COUT]}. */
@@ -43,6 +44,7 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     if (all_left_out(y0, min(y0 + HIGH, arg.y_h), rows_left_out(content, arg.out, n))) return;
 #endif
     for (int i = id; i < WEIGHTS; i += THREADS) COPY16(shared + i * 16, second + i, 16);
+    if (id < COUT / 4) COPY16(shared + (BIAS + id) * 16, bias + MID + id * 4, 16);
     COPY_COMMIT();
     ushort v[IN_H]; /* a column of values, all asked for before the first is there */
     const int at = min(id, LD_IN - 1), ix = 4 * x0 - 3 + at / 3;
@@ -50,16 +52,15 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
         const size_t pixel = (size_t)(n * arg.x_h + clamp(4 * y0 - 3 + i, 0, arg.x_h - 1)) * arg.x_w;
         v[i] = x[(pixel + clamp(ix, 0, arg.x_w - 1)) * arg.x_ld + arg.x_c0 + at % 3];
     }
+    uint b[MID / 8][4], shift[MID / 8][2];
+    UNROLL for (int c = 0; c < MID / 8; c++) {
+        FETCH16(b[c], first + c * 32 + lane);
+        FETCH8(shift[c], bias + c * 8 + 2 * t);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int i = 0; i < IN_H; i++) {
         const bool in = at < IN_W && (uint)(4 * y0 - 3 + i) < (uint)arg.x_h && (uint)ix < (uint)arg.x_w;
         if (id < LD_IN) image[i * LD_IN + at] = in ? v[i] : (ushort)0;
-    }
-    uint b[MID / 8][4];
-    float2 shift[MID / 8];
-    UNROLL for (int c = 0; c < MID / 8; c++) {
-        FETCH16(b[c], first + c * 32 + lane);
-        shift[c] = (float2)(bias[c * 8 + 2 * t], bias[c * 8 + 2 * t + 1]);
     }
     int place[4]; /* of the words of this work-item's fragments, from the first of a window on */
     UNROLL for (int i = 0; i < 4; i++) {
@@ -83,8 +84,8 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
             UNROLL for (int i = 0; i < 4; i++) a[i / 2][i % 2 * 2 + r] = words[from + place[i]];
         }
         UNROLL for (int c = 0; c < MID / 8; c++) {
-            u[c][0] = u[c][2] = shift[c].x;
-            u[c][1] = u[c][3] = shift[c].y;
+            u[c][0] = u[c][2] = as_float(shift[c][0]);
+            u[c][1] = u[c][3] = as_float(shift[c][1]);
             MATRIX_MULTIPLY(u[c], a[0], b[c][0], b[c][1]);
             MATRIX_MULTIPLY(u[c], a[1], b[c][2], b[c][3]);
         }
@@ -97,9 +98,11 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     /* A warp: two lines and half of the channels. */
     const int line = warp % 4 * 2, part = warp / 4 * (TILES / 2);
     float o[2][TILES / 2][4];
-    UNROLL for (int c = 0; c < TILES / 2; c++) UNROLL for (int e = 0; e < 4; e++) {
-        const int k = (part + c) * 8 + 2 * t + e % 2;
-        o[0][c][e] = o[1][c][e] = bias[MID + k / 32 * 32 + k % 8 / 2 * 8 + k / 8 % 4 * 2 + k % 2];
+    UNROLL for (int c = 0; c < TILES / 2; c += 2) {
+        uint v[4];
+        SHARED_LOAD(v, shared + (BIAS * 4 + (part + c) / 4 * 32 + t * 8 + c % 4 * 2) * 4);
+        UNROLL for (int e = 0; e < 8; e++) o[0][c + e / 4][e % 4] = o[1][c + e / 4][e % 4] =
+            as_float(v[e / 4 * 2 + e % 2]);
     }
     UNROLL for (int tap = 0; tap < 9; tap++) {
         uint w[TILES / 2][4];
