@@ -81,13 +81,14 @@ static const shape tokens = {2, 4, 6, 3, 24, 1, 1, 1, 0, 0, 0, 0}, tiles = {1, 2
 static const shape deep = {1, 24, 24, 64, 64, 3, 3, 1, 1, 1, 1, 1}, thin = {2, 4, 6, 40, 24, 1, 1, 1, 0, 0, 0, 0};
 static const shape image = {2, 11, 15, 3, 20, 3, 3, 2, 1, 1, 1, 1};
 
-/* The first of those; fails when there is none: a new variant needs a shape of its own here. */
+/* The first of those, with n 0 where the device has no room for the variant; fails when there is none: a new variant
+ * needs a shape of its own here. */
 static shape shape_for(const ist_variant *v) {
     const shape all[] = {odd, whole, points, thin, few, tokens, tiles, deep, image};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         if (takes(v, all[i])) return all[i];
-    cr_assert_fail("%s takes none of the shapes", v->name);
-    return odd;
+    cr_assert(optest_little_local(), "%s takes none of the shapes", v->name);
+    return (shape){0};
 }
 /* Tiles of the portable source differ in their sizes only, and PoCL compiles each anew, large ones for seconds: fewer
  * cases of all but one of them are enough. */
@@ -139,7 +140,7 @@ Test(conv, epilogues) {
     unsigned salt = 100;
     EACH(v) {
         shape s = shape_for(v);
-        for (int bits = 0; bits < 128;
+        for (int bits = s.n ? 0 : 128; bits < 128;
              bits += (optest_small() || is_another_tile(v, "tile_32x32") ? 11 : 1) * step_of(v))
             check_case(v, 1, s, convtest_combination(bits), IST_ELEM_T, -1, salt++);
     }

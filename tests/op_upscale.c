@@ -157,7 +157,7 @@ Test(upscale, own_row) {
 Test(upscale, portable) {
     without = IST_CAP_VEC16 | IST_CAP_PTX_MMA;
     expect("portable/upscale", 1, NULL);
-    dense = "portable/upscale_tile";
+    if (!optest_little_local()) dense = "portable/upscale_tile";
     shapes();
     if (!optest_small()) upscale_case(2, 13, 21, 96, 2, 2); /* more than two groups of an item */
 }

@@ -13,7 +13,7 @@ __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 conv(__global const TX *restrict x, __global const float *restrict w, __global const float *restrict bias,
      __global TY *restrict y, __global const T *restrict before, __global const T *restrict after,
      __global const int *restrict limit, const conv_rows_args arg) {
-    __local float4 part[ROWS * ITEMS], sums[ITEMS];
+    __local float4 part[ROWS * ITEMS]; /* 32 KiB with 8 x 256: all that some GPUs have */
     const int lane = get_local_id(0), quad = lane % QUADS, own = lane / QUADS, cin = arg.shape.x_c;
     const int p0 = get_group_id(1) * ROWS, rows = min(arg.shape.items, *limit) * arg.shape.y_h * arg.shape.y_w;
     if (p0 >= rows) return;
@@ -40,19 +40,19 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #pragma unroll
     for (int r = 0; r < ROWS; r++) part[r * ITEMS + lane] = sum[r];
     barrier(CLK_LOCAL_MEM_FENCE);
-    { /* part [row][of inputs][quad]: row lane / (ADDERS * QUADS), every ADDERS-th part of the inputs */
-        __local const float4 *from = part + lane / (ADDERS * QUADS) * ITEMS + lane % (ADDERS * QUADS);
-        float4 v = from[0];
+    /* part [row][of inputs][quad]: row lane / (ADDERS * QUADS), every ADDERS-th part of the inputs. What a work-item
+     * adds up takes the place of the first that it read, which no other reads. */
+    __local float4 *from = part + lane / (ADDERS * QUADS) * ITEMS + lane % (ADDERS * QUADS);
+    float4 own_sum = from[0];
 #pragma unroll
-        for (int i = 1; i < PARTS / ADDERS; i++) v += from[i * ADDERS * QUADS];
-        sums[lane] = v;
-    }
+    for (int i = 1; i < PARTS / ADDERS; i++) own_sum += from[i * ADDERS * QUADS];
+    from[0] = own_sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (lane < ROWS * QUADS) {
         const int p = p0 + lane / QUADS, c = get_group_id(0) * BN + quad * 4;
         float4 v = *(__global const float4 *)(bias + c);
 #pragma unroll
-        for (int i = 0; i < ADDERS; i++) v += sums[(lane / QUADS * ADDERS + i) * QUADS + quad];
+        for (int i = 0; i < ADDERS; i++) v += part[lane / QUADS * ITEMS + i * QUADS + quad];
         if (p < rows && c < arg.shape.y_c) store_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave values unstored */

@@ -48,6 +48,15 @@ void optest_begin(optest *t, const char *name, unsigned salt) {
     OK(ist_plan_begin(t->device, &plan, &t->plan, &t->err));
 }
 
+bool optest_little_local(void) {
+    enum { LEAST = 48 << 10 };
+    optest t;
+    optest_begin(&t, "local memory", 1);
+    bool little = ist_device_local_bytes(t.device) < LEAST;
+    optest_drop(&t);
+    return little;
+}
+
 void optest_drop(optest *t) {
     ist_plan_close(&t->plan);
     for (int i = 0; i < t->owned_count; i++) free(t->owned[i]);

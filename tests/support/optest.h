@@ -48,6 +48,8 @@ bool optest_small(void);
 bool optest_quick(void);
 /* Whether activations are stored as half. */
 bool optest_half(void);
+/* Whether the device has so little local memory that it does without some variants (tiles of 33 to 48 KiB). */
+bool optest_little_local(void);
 
 /* ---- random numbers ---- */
 uint32_t optest_u32(optest *t);

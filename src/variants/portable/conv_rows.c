@@ -10,7 +10,7 @@ enum { ROWS = 8, QUADS = 4, GROUP = 256, PARTS = GROUP / QUADS, MOST_ROWS = 64 }
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv *of = node;
     const ist_conv_problem q = ist_conv_problem_of(of);
-    const size_t local = sizeof(float) * 4 * (ROWS + 1) * GROUP;
+    const size_t local = sizeof(float) * 4 * ROWS * GROUP;
     (void)v;
     return !(of->norm_eps > 0) && q.taps == 1 && q.oh == q.x.h && q.ow == q.x.w && q.x.n * q.oh * q.ow <= MOST_ROWS &&
            q.f.in % 4 == 0 && ist_conv_tile_whole(q.x) && local <= ist_device_local_bytes(ist_plan_device(p));
