@@ -147,12 +147,15 @@ Test(mbconv, on_amx) {
 Test(mbconv, on_matrix_instructions) {
     static const shape few[] = {{2, 9, 11, 16, 64, 64, 1, false, IST_ACT_GELU},
                                 {1, 5, 17, 64, 128, 64, 1, true, IST_ACT_GELU},
-                                {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE}};
+                                {2, 9, 17, 16, 64, 128, 2, false, IST_ACT_NONE},
+                                {1, 17, 20, 64, 256, 64, 1, true, IST_ACT_GELU}, /* groups of 8 x 16 pixels on two units */
+                                {1, 9, 13, 32, 256, 64, 2, false, IST_ACT_NONE}};
     each_needs(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
     if (!claim_matrix_groups()) return;
     static const shape boxed[] = {{4, 26, 9, 64, 64, 64, 1, true, IST_ACT_GELU},
                                   {3, 35, 10, 32, 64, 128, 2, false, IST_ACT_NONE}};
-    for (unsigned k = 0; k < 3; k++) by_each(&few[k], k == 0 ? 3 : k == 1 ? 0 : 7, IST_CAP_PTX_MMA);
+    for (unsigned k = 0; k < sizeof few / sizeof *few; k++)
+        by_each(&few[k], k == 0 ? 3 : k % 2 ? 0 : 7, IST_CAP_PTX_MMA);
     for (unsigned k = 0; k < 2; k++) by_each(&boxed[k], 16 + 2 * k, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_MBCONV, IST_CAP_PTX_MMA);
 }
