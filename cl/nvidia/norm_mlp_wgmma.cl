@@ -204,7 +204,6 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     PRODUCTS_END(v);
 #if ACROSS == 2
     __local float4 *sums = (__local float4 *)main + id % (128 * DOWN);
-    COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int c = 0; c < C / 8; c++) if (across) sums[c * (128 * DOWN)] =
         (float4)(o[c][0], o[c][1], o[c][2], o[c][3]);
