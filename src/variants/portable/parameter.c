@@ -26,7 +26,8 @@ static void emit_parameter(ist_plan *p, const ist_variant *v, void *node, int wa
 const ist_family ist_portable_parameter = {.emit = emit_parameter};
 
 float *ist_grid_code_values(ist_plan *p, const ist_grid_code *q) {
-    const int grid = q->grid, points = ist_plan_has_values(p) ? grid * grid : 0, half = (int)(q->gauss.count / 2), dim = 2 * half;
+    const int grid = q->grid, points = ist_plan_has_values(p) ? grid * grid : 0;
+    const int half = (int)(q->gauss.count / 2), dim = 2 * half;
     const float *gauss = q->gauss.v;
     float *code = malloc(sizeof *code * (size_t)(grid * grid) * (size_t)dim);
     if (!code) ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory", q->label);
