@@ -331,6 +331,11 @@ static inline float quick_gelu(float v) {
     return fma(-a, quick_exp2(p), fmax(v, 0.0f));
 }
 
+/* n / d for 0 <= n < 2^31 (variants/divider.h). */
+static inline int divided(int n, const divider by) {
+    return (int)((ulong)(uint)n * (uint)by.multiplier >> by.shift);
+}
+
 /* Numbers of the addends' pixels that belong to result pixel (n, y, x) of an h x w map; flags: of epilogue_args. */
 static inline int before_pixel(int n, int y, int x, int h, int w, int flags) {
     if (flags & EPI_BEFORE_ONE) n = 0;

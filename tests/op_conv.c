@@ -146,6 +146,20 @@ Test(conv, epilogues) {
     }
 }
 
+/* Register tiles read the addends of whole vectors of channels together, also beyond the last pixel and channel. */
+Test(conv, addends_of_whole_vectors) {
+    enum { LAB = 1, BEFORE = 2, UP2 = 4, BEFORE_ONE = 8, AFTER = 16, AFTER_ONE = 32, SLICES = 64 };
+    const int cases[] = {BEFORE | AFTER, LAB | BEFORE | UP2, BEFORE | BEFORE_ONE | AFTER | AFTER_ONE, AFTER | SLICES};
+    const shape shapes[] = {whole, {1, 18, 10, 48, 200, 1, 1, 1, 0, 0, 0, 0}};
+    unsigned salt = 300;
+    EACH(v) {
+        if (!is_another_tile(v, "") || (optest_quick() && is_another_tile(v, "tile_32x32"))) continue;
+        for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+            for (unsigned k = 0; k < sizeof cases / sizeof cases[0]; k++)
+                check_case(v, 1, shapes[i], convtest_combination(cases[k]), IST_ELEM_T, -1, salt++);
+    }
+}
+
 Test(conv, random_shapes) {
     int rounds = optest_small() ? 3 : 40;
     optest seed;

@@ -22,11 +22,6 @@
 #define TILE      (BM * PITCH)       /* chunks */
 #define SUM_PARTS (SUM_LINES * SUM_PITCH / 4)
 
-/* n / d for 0 <= n < 2^31. */
-static inline int divided(int n, const divider by) {
-    return (int)((ulong)(uint)n * (uint)by.multiplier >> by.shift);
-}
-
 /* The next eight channels of a pixel, zeros beyond the last of `left`. */
 static inline uint4 chunk_of(__global const T *x, int left) {
     __global const ushort *p = (__global const ushort *)x;

@@ -6,11 +6,6 @@ typedef float TY;
 typedef T TY;
 #endif
 
-/* n / d for 0 <= n < 2^31. */
-static inline int divided(int n, const divider by) {
-    return (int)((ulong)(uint)n * (uint)by.multiplier >> by.shift);
-}
-
 /* Bits of the positions 0 <= i < count for which 0 <= at + i < size. */
 static inline uint valid_bits(int at, int count, int size) {
     int low = clamp(-at, 0, count), high = clamp(size - at, 0, count);

@@ -53,7 +53,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         float4 v = *(__global const float4 *)(bias + c);
 #pragma unroll
         for (int i = 0; i < ADDERS; i++) v += part[lane / QUADS * ITEMS + i * QUADS + quad];
-        if (p < rows && c < arg.shape.y_c) store_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);
+        if (p < rows && c < arg.shape.y_c) finish_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave values unstored */
 }

@@ -13,5 +13,5 @@ __kernel void conv_sum(__global TY *restrict y, __global const float *restrict p
     __global const float *from = parts + (size_t)p * arg.width + c;
     float4 v = *(__global const float4 *)(bias + c);
     for (int s = 0; s < arg.splits; s++) v += *(__global const float4 *)(from + s * split);
-    store_quad(v, p, c, y, before, after, arg.shape, arg.epi, arg.epi.act);
+    finish_quad(v, p, c, y, before, after, arg.shape, arg.epi, arg.epi.act);
 }

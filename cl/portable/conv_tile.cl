@@ -5,11 +5,12 @@
  *
  * Buffers are those of portable/conv_any with weights in panels of BN channels. With -DPARTS the sums go to `parts`
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
- * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair instead
- * of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the output or both. Needs
- * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16), ACT: the
- * activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements. Grid: x =
- * tiles, those of the same pixels side by side, times the group, y = splits. */
+ * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair
+ * instead of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the
+ * output or both. Needs portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8
+ * or 16), BK (8 or 16), ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at
+ * multiples of four elements; FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four.
+ * Grid: x = tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
 #define ITEMS       (BM / TM * ACROSS)     /* of a slice */
 #define QUADS       (BK / 4)               /* of a pixel's channels in a step */
@@ -18,6 +19,8 @@
 #define B_FETCHES   (BK * BN / 4 / ITEMS)
 #define A_WIDTH     (BM + 4)               /* apart in the banks */
 #define OUT_OF_MAP  (-1)
+#define OWN_ROWS    (TM / SLICES) /* that a work-item finishes */
+#define AT_ONCE     (OWN_ROWS < 8 ? OWN_ROWS : 8)
 #define SLICE_ROOM  (2 * BK * (A_WIDTH + BN) / 4)
 #ifndef SLICES
 #define SLICES 1
@@ -34,6 +37,12 @@
 
 #ifndef LOAD_REST
 #define LOAD_REST(f)
+#endif
+
+#ifdef FULL_STEPS
+#define IN_STEP(yes) true
+#else
+#define IN_STEP(yes) (yes)
 #endif
 
 /* A row of four products: pixel r of a, channels of b. */
@@ -54,7 +63,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     const int slice = get_local_id(0) / ITEMS, id = get_local_id(0) - slice * ITEMS;
     __local float *pixels = (__local float *)(room + slice * SLICE_ROOM);
     __local float4 *weights = room + slice * SLICE_ROOM + 2 * BK * A_WIDTH / 4;
-    const int tile = get_group_id(0) / arg.col_tiles, col = get_group_id(0) - tile * arg.col_tiles;
+    const int tile = divided(get_group_id(0), arg.by_col_tiles), col = get_group_id(0) - tile * arg.col_tiles;
     const int lines = arg.shape.y_h * arg.shape.y_w, rows = min(arg.shape.items, *limit) * lines;
 #ifdef MATRICES
     const int row_tiles = (arg.shape.items * lines + BM - 1) / BM, matrix = tile / row_tiles;
@@ -86,20 +95,21 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     left_out_rows there[A_FETCHES];
 #endif
     _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
-        const int p = min(p0 + id / QUADS + f * ROWS, rows - 1), n = p / lines, oy = (p - n * lines) / arg.shape.y_w;
-        iy[f] = oy * arg.shape.stride - arg.shape.top;
-        ix[f] = (p - n * lines - oy * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
+        const int p = min(p0 + id / QUADS + f * ROWS, rows - 1);
+        const int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
+        iy[f] = (line - n * arg.shape.y_h) * arg.shape.stride - arg.shape.top;
+        ix[f] = (p - line * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
         base[f] = n * arg.shape.x_h;
 #ifdef LEFT_OUT
         there[f] = rows_left_out(content, arg.in, n);
 #endif
     }
-    int tap = first / tap_steps, k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
+    int tap = divided(first, arg.by_tap_steps), k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
 
 #define PLACE()                                                                                                        \
     do {                                                                                                               \
-        const int ky = tap / kw, kx = tap - ky * kw;                                                                   \
+        const int ky = divided(tap, arg.by_kw), kx = tap - ky * kw;                                                    \
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
             const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
@@ -112,12 +122,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         const int left = cin - k - quad;                                                                               \
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             a[f] = (float4)(0.0f);                                                                                     \
-            if (at[f] >= 0 && left >= 4) a[f] = LOAD_QUAD(x + at[f] + k);                                              \
+            if (at[f] >= 0 && IN_STEP(left >= 4)) a[f] = LOAD_QUAD(x + at[f] + k);                                     \
             LOAD_REST(f)                                                                                               \
         }                                                                                                              \
         _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) {                                                        \
             const int e = id + f * ITEMS;                                                                              \
-            b[f] = k + e / (BN / 4) < cin ? *(__global const float4 *)(w + wat + k * BN + e * 4) : (float4)(0.0f);     \
+            b[f] = (float4)(0.0f);                                                                                     \
+            if (IN_STEP(k + e / (BN / 4) < cin)) b[f] = *(__global const float4 *)(w + wat + k * BN + e * 4);          \
         }                                                                                                              \
     } while (0)
 #define NOTHING()                                                                                                      \
@@ -127,14 +138,15 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     } while (0)
 #define KEEP(to)                                                                                                       \
     do {                                                                                                               \
+        __local float *column = pixels + (to) * (BK * A_WIDTH) + quad * A_WIDTH + id / QUADS;                          \
+        __local float4 *row = weights + (to) * (BK * BN / 4) + id;                                                     \
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
-            const int p = id / QUADS + f * ROWS;                                                                       \
-            pixels[((to) * BK + quad) * A_WIDTH + p] = a[f].s0;                                                        \
-            pixels[((to) * BK + quad + 1) * A_WIDTH + p] = a[f].s1;                                                    \
-            pixels[((to) * BK + quad + 2) * A_WIDTH + p] = a[f].s2;                                                    \
-            pixels[((to) * BK + quad + 3) * A_WIDTH + p] = a[f].s3;                                                    \
+            column[f * ROWS] = a[f].s0;                                                                                \
+            column[A_WIDTH + f * ROWS] = a[f].s1;                                                                      \
+            column[2 * A_WIDTH + f * ROWS] = a[f].s2;                                                                  \
+            column[3 * A_WIDTH + f * ROWS] = a[f].s3;                                                                  \
         }                                                                                                              \
-        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) weights[(to) * (BK * BN / 4) + id + f * ITEMS] = b[f];   \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) row[f * ITEMS] = b[f];                                   \
     } while (0)
 
     float4 sum[TM][TN / 4];
@@ -166,13 +178,14 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #if SLICES > 1
         else NOTHING();
 #endif
+        /* Addressed by constants from where the step's values begin: an index that is a sum takes two instructions. */
+        __local const float *column = pixels + now * (BK * A_WIDTH) + ty * 4;
+        __local const float4 *row = weights + now * (BK * BN / 4) + tx;
         _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
             float4 b[TN / 4];
-            _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
-                b[h] = weights[(now * BK + kk) * (BN / 4) + h * ACROSS + tx];
+            _Pragma("unroll") for (int h = 0; h < TN / 4; h++) b[h] = row[kk * (BN / 4) + h * ACROSS];
             _Pragma("unroll") for (int g = 0; g < TM / 4; g++) {
-                __local const float *line = pixels + (now * BK + kk) * A_WIDTH;
-                const float4 v = *(__local const float4 *)(line + g * (BM / (TM / 4)) + ty * 4);
+                const float4 v = *(__local const float4 *)(column + kk * A_WIDTH + g * (BM / (TM / 4)));
                 MULTIPLY_ROW(4 * g, v.s0);
                 MULTIPLY_ROW(4 * g + 1, v.s1);
                 MULTIPLY_ROW(4 * g + 2, v.s2);
@@ -183,42 +196,84 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         KEEP(now);
     }
 
+    /* Sums that are stored by four as they are would have to lie in neighbouring registers all the time, which takes
+     * some 20 registers more. So what the compiler cannot know to be nothing is added to them before. */
+    const float nothing = arg.shape.kh > 0 ? 0.0f : 1.0f;
+#define SUM(i, h) sum[i][h]
 #if SLICES > 1
-    /* Every slice finishes the rows r of its tile with r % SLICES = slice: the others' sums of them come through local
-     * memory, [finishing slice][of the others][row][h][id]. */
-#define SUMS(to, from, r, h)                                                                                           \
-    room[((((to) * (SLICES - 1) + (from)) * (TM / SLICES) + (r) / SLICES) * (TN / 4) + (h)) * ITEMS + id]
+    /* A slice finishes the rows i * SLICES + slice of its tile; the others' sums of them come through local memory,
+     * [finishing slice][of the others][row][h][id]. */
+    float4 own[OWN_ROWS][TN / 4];
+#define PART(to, from, i, h) room[((((to) * (SLICES - 1) + (from)) * OWN_ROWS + (i)) * (TN / 4) + (h)) * ITEMS + id]
     barrier(CLK_LOCAL_MEM_FENCE);
     _Pragma("unroll") for (int r = 0; r < TM; r++)
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
-            if (r % SLICES != slice) SUMS(r % SLICES, slice - (slice > r % SLICES), r, h) = sum[r][h];
+            if (r % SLICES != slice)
+                PART(r % SLICES, slice - (slice > r % SLICES), r / SLICES, h) = sum[r][h] + nothing;
     barrier(CLK_LOCAL_MEM_FENCE);
     /* In the slices' order, whoever finishes, so that a pixel's bits do not depend on its place in the tile. */
-    _Pragma("unroll") for (int r = 0; r < TM; r++)
+    _Pragma("unroll") for (int i = 0; i < OWN_ROWS; i++)
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++) {
-            const float4 own = sum[r][h];
-            if (r % SLICES != slice) continue;
-            float4 v = slice == 0 ? own : SUMS(slice, 0, r, h);
+            float4 mine = sum[i * SLICES][h];
+            _Pragma("unroll") for (int s = 1; s < SLICES; s++) mine = s == slice ? sum[i * SLICES + s][h] : mine;
+            float4 v = slice == 0 ? mine : PART(slice, 0, i, h);
             _Pragma("unroll") for (int s = 1; s < SLICES; s++)
-                v += s == slice ? own : SUMS(slice, s - (s > slice), r, h);
-            sum[r][h] = v;
+                v += s == slice ? mine : PART(slice, s - (s > slice), i, h);
+            own[i][h] = v;
         }
+#undef SUM
+#define SUM(i, h) own[i][h]
 #endif
-    _Pragma("unroll") for (int r = 0; r < TM; r++) {
-        const int p = p0 + r / 4 * (BM / (TM / 4)) + ty * 4 + r % 4;
-        _Pragma("unroll") for (int h = 0; h < TN / 4; h++) {
-            const int c = col * BN + (h * ACROSS + tx) * 4;
-            if (p < rows && c < arg.shape.y_c && r % SLICES == slice) {
+#define ROW(i)     ((i) * SLICES + slice)
+#define PIXEL(i)   (p0 + ROW(i) / 4 * (BM / (TM / 4)) + ty * 4 + ROW(i) % 4)
+#define CHANNEL(h) (col * BN + ((h) * ACROSS + tx) * 4)
 #ifdef PARTS
-                *(__global float4 *)(parts + (size_t)p * arg.col_tiles * BN + c) = sum[r][h];
-#else
-                const float4 v = sum[r][h] + *(__global const float4 *)(bias + c);
-                store_quad(v, p, c, y, before, after, arg.shape, arg.epi, ACT);
-#endif
-            }
-        }
+    const int width = arg.col_tiles * BN;
+    parts += (size_t)p0 * width;
+    _Pragma("unroll") for (int i = 0; i < OWN_ROWS; i++) {
+        if (PIXEL(i) >= rows) continue;
+        __global float *to = parts + (PIXEL(i) - p0) * width;
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+            if (CHANNEL(h) < arg.shape.y_c) *(__global float4 *)(to + CHANNEL(h)) = SUM(i, h) + nothing;
     }
+#else
+    /* Addends are asked for together, for AT_ONCE rows: each quad after the one before would take as long as many
+     * steps. Beyond the map's last pixel and channel the last ones are read, and nothing is stored. */
+#ifdef WHOLE_Y
+#define QUAD_OF(p, c) LOAD_TV(p, c)
+#else
+#define QUAD_OF(p, c) addend_part((p) + (c), arg.shape.y_c - (c))
+#endif
+#define EACH_QUAD _Pragma("unroll") for (int j = 0; j < AT_ONCE; j++) _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+#define ADD(addend, place)                                                                                             \
+    do {                                                                                                               \
+        float4 t[AT_ONCE][TN / 4];                                                                                     \
+        _Pragma("unroll") for (int j = 0; j < AT_ONCE; j++) {                                                          \
+            __global const T *from = addend + place(min(PIXEL(i + j), rows - 1), arg.shape, arg.epi);                  \
+            _Pragma("unroll") for (int h = 0; h < TN / 4; h++) t[j][h] = QUAD_OF(from, min(CHANNEL(h), last));         \
+        }                                                                                                              \
+        EACH_QUAD SUM(i + j, h) += t[j][h];                                                                            \
+    } while (0)
+    const int last = (arg.shape.y_c - 1) / 4 * 4;
+    float4 biases[TN / 4];
+    _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+        biases[h] = *(__global const float4 *)(bias + min(CHANNEL(h), last));
+    _Pragma("unroll") for (int i = 0; i < OWN_ROWS; i += AT_ONCE) {
+        EACH_QUAD SUM(i + j, h) += biases[h];
+        if (arg.epi.flags & EPI_BEFORE) ADD(before, before_place);
+        EACH_QUAD SUM(i + j, h) = activate_float4(SUM(i + j, h), ACT);
+        if (arg.epi.flags & EPI_LAB)
+            EACH_QUAD SUM(i + j, h) = fma(SUM(i + j, h), (float4)(arg.epi.lab_scale), (float4)(arg.epi.lab_bias));
+        if (arg.epi.flags & EPI_AFTER) ADD(after, after_place);
+    }
+    _Pragma("unroll") for (int i = 0; i < OWN_ROWS; i++) {
+        if (PIXEL(i) >= rows) continue;
+        __global TY *to = y + (size_t)PIXEL(i) * arg.shape.y_ld + arg.shape.y_c0;
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+            if (CHANNEL(h) < arg.shape.y_c) store_quad(SUM(i, h), to, CHANNEL(h), arg.shape.y_c);
+    }
+#endif
 #if SLICES > 1
-    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave the last values unstored in slices other than the first */
+    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave values unstored in slices other than the first */
 #endif
 }

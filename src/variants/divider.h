@@ -1,4 +1,4 @@
-/* Division by a number known before the launch, for kernels: `divided` in cl/nvidia/conv_parts and cl/matrix/conv. */
+/* Division by a number known before the launch, for kernels: `divided` in cl/prelude. */
 #ifndef IST_VARIANTS_DIVIDER_H
 #define IST_VARIANTS_DIVIDER_H
 

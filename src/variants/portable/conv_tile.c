@@ -1,6 +1,7 @@
 /* Portable convolutions on register tiles (cl/portable/conv_tile), for GPUs: a tile of local memory feeds many
  * products, and where tiles are few their sums are split among groups, which a second launch adds up. */
 #include "variants/portable/conv_tile.h"
+#include "variants/divider.h"
 #include "variants/panels.h"
 #include "variants/padding_reuse.h"
 #include "variants/portable/conv_tile_args.h"
@@ -53,13 +54,13 @@ static int side_by_side(const ist_conv_tile *r) {
 /* All but that, fitted on one GPU (perf/notes/portable_gpu.md): groups that find room run side by side, those that do
  * not after them; a step takes as long as the products of all, and what nothing hides. */
 static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation) {
-    const double rate = 155.4, latency = 80, product = 0.2475, begin = 475, end = 19.7;
+    const double rate = 155.4, latency = 100, product = 0.153, begin = 694, end = 16.3;
     const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r), room = side_by_side(r);
     const double sums = r->warps_m * r->warps_n, step = (double)r->mr * bn * r->bk * slices / (rate * r->speed);
     const double waves = floor(groups / (units * room)), rest = ceil((groups - waves * units * room) / units);
     const double each = ist_div_up(steps, slices) * step + r->mr * bn * activation;
     const double wave =
-        begin + ist_div_up(steps, slices) * (latency + product * sums * r->bk) + end * sums * (activation > 0 ? 3 : 1);
+        begin + ist_div_up(steps, slices) * (latency + product * sums * r->bk) + end * sums * (activation > 0 ? 2 : 1);
     return waves * (wave + room * each) + (rest > 0 ? wave + rest * each : 0);
 }
 
@@ -68,12 +69,12 @@ double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tile
 }
 
 double ist_conv_tile_activation(ist_act act) {
-    return act == IST_ACT_GELU ? 0.113 : act == IST_ACT_SILU || act == IST_ACT_SIGMOID ? 0.068 : 0;
+    return act == IST_ACT_GELU ? 0.087 : act == IST_ACT_SILU || act == IST_ACT_SIGMOID ? 0.077 : 0;
 }
 
 /* Nanoseconds; cycles on a CPU, for which the tiles are not meant: as portable/conv.c. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double sum = 0.0008, cycle = 27.2;
+    const double sum = 0.00073, cycle = 27.2;
     const ist_conv_tile *r = v->config;
     const ist_conv_problem q = ist_conv_problem_of(node);
     const int bn = r->nv * r->vl, steps = ist_div_up(steps_of(r, &q), way);
@@ -137,9 +138,15 @@ static void launch_sum(ist_plan *p, const ist_conv_problem *q, ist_tensor bias, 
         });
 }
 
-static void add_tile(ist_defines *defines, const ist_conv_tile *r, ist_act act) {
-    ist_defines_add(defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d", r->mr, r->nv * r->vl, r->warps_m,
-                    r->warps_n, r->bk, (int)act);
+/* Loads without a condition give the 64 x 64 tiles a better order of instructions, up to 10 % of their time on one GPU
+ * (perf/notes/portable_gpu.md); others take up to 9 % longer with them. */
+static bool full_steps(const ist_conv_tile *r, int in) {
+    return in % r->bk == 0 && r->mr == 64 && r->nv * r->vl == 64;
+}
+
+static void add_tile(ist_defines *defines, const ist_conv_tile *r, int in, ist_act act) {
+    ist_defines_add(defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s", r->mr, r->nv * r->vl, r->warps_m,
+                    r->warps_n, r->bk, (int)act, full_steps(r, in) ? " -DFULL_STEPS" : "");
     if (slices_of(r) > 1) ist_defines_add(defines, " -DSLICES=%d", slices_of(r));
 }
 
@@ -154,14 +161,22 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                     .epi = ist_conv_epilogue_of(q),
                                     .col_tiles = col_tiles,
                                     .split_steps = split_steps,
+                                    .by_col_tiles = ist_divider_of(col_tiles),
+                                    .by_w = ist_divider_of(q->ow),
+                                    .by_h = ist_divider_of(q->oh),
+                                    .by_kw = ist_divider_of(q->f.kw),
+                                    .by_tap_steps = ist_divider_of(ist_div_up(q->f.in, r->bk)),
                                     .in = rows->in,
                                     .out = rows->out};
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
     ist_defines defines = ist_conv_tile_storage(p, q);
-    ist_defines_add(&defines, "%s%s", q->f.in % 4 == 0 && ist_conv_tile_whole(q->x) ? " -DWHOLE" : "",
-                    split ? " -DPARTS" : "");
-    add_tile(&defines, r, split ? IST_ACT_NONE : o->epi.act);
+    ist_defines_add(&defines, "%s", q->f.in % 4 == 0 && ist_conv_tile_whole(q->x) ? " -DWHOLE" : "");
+    if (split)
+        ist_defines_add(&defines, " -DPARTS");
+    else if (q->f.out % 4 == 0)
+        ist_defines_add(&defines, " -DWHOLE_Y");
+    add_tile(&defines, r, q->f.in, split ? IST_ACT_NONE : o->epi.act);
     ist_padding_reuse_define(&defines, &rows->operand);
     ist_plan_launch(
         p, &(ist_launch){
@@ -201,9 +216,14 @@ ist_tensor ist_conv_tile_products(ist_plan *p, const ist_conv_tile *r, const cha
                                               .y_w = x.w,
                                               .y_c = out},
                                     .col_tiles = col_tiles,
-                                    .split_steps = ist_div_up(x.c, r->bk)};
+                                    .split_steps = ist_div_up(x.c, r->bk),
+                                    .by_col_tiles = ist_divider_of(col_tiles),
+                                    .by_w = ist_divider_of(x.w),
+                                    .by_h = ist_divider_of(x.h),
+                                    .by_kw = ist_divider_of(1),
+                                    .by_tap_steps = ist_divider_of(ist_div_up(x.c, r->bk))};
     ist_defines defines = ist_defines_of(p, "-DVL=4 -DX32 -DWHOLE -DPARTS -DMATRICES=%d", matrices);
-    add_tile(&defines, r, IST_ACT_NONE);
+    add_tile(&defines, r, x.c, IST_ACT_NONE);
     const size_t groups = (size_t)matrices * (size_t)ist_div_up(rows, r->mr) * (size_t)col_tiles;
     ist_plan_launch(
         p, &(ist_launch){

@@ -11,7 +11,7 @@ size_t ist_conv_tile_local_bytes(const ist_conv_tile *r);
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps);
 /* Of a launch, beside its work; of one behind it. */
 #define IST_CONV_TILE_START 6300.0
-#define IST_CONV_TILE_NEXT 4600.0
+#define IST_CONV_TILE_NEXT 5050.0
 /* And of an output's activation, on a compute unit. */
 double ist_conv_tile_activation(ist_act act);
 /* -D options of the storage of a convolution's operands; whether all of them begin at multiples of four elements. */

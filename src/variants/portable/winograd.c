@@ -38,7 +38,7 @@ static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
 
 /* Nanoseconds on a GPU, as portable/conv_tile; not meant for CPUs, which have their own. */
 static double cost(const ist_plan *p, const ist_variant *v, const void *node, int way) {
-    const double value = 0.0011; /* of a matrix, written and read */
+    const double value = 0.0021; /* of a matrix, written and read */
     const ist_conv_problem q = ist_conv_problem_of(node);
     const ist_conv_tile *r = v->config;
     const double tiles = tiles_of(&q), products = MATRICES * ceil(tiles / r->mr) * ist_div_up(q.f.out, r->nv * r->vl);
