@@ -65,9 +65,10 @@ bool ist_padding_reuse_covers(const ist_padding_reuse *b, const ist_padding_reus
     if (!a->left_out || a->content.buffer != b->content.buffer || a->content.c0 != b->content.c0 || a->step != b->step)
         return false;
     int more = a->period == b->period ? 0 : a->period - 1; /* by which a's first row may be rounded up */
-    if (b->period != 1 && b->period != a->period) return false;
-    return b->above >= a->above && b->after + made_beyond(b) >= a->after + made_beyond(a) + more &&
-           made_below(b, h) >= made_below(a, h);
+    int above = b->above - a->above;
+    if (b->period != 1 && (b->period != a->period || above < 0)) return false;
+    if (b->period != 1) above = 0; /* rounding may take what b has more */
+    return above + b->after + made_beyond(b) >= a->after + made_beyond(a) + more && made_below(b, h) >= made_below(a, h);
 }
 
 ist_padding_reuse *ist_padding_reuse_of(ist_node_kind kind, void *node, ist_tensor **x) {
