@@ -59,6 +59,7 @@ void ist_plan_close(ist_plan **plan) {
     for (size_t i = 0; i < p->buffer_count; i++)
         if (p->buffers[i].home == IST_HOME_CONST || p->buffers[i].home == IST_HOME_PERSISTENT)
             ist_buffer_release(p->device, &p->buffers[i].mem);
+    ist_buffer_forget(p->device, p->arena);
     for (int i = 0; i < p->region_count; i++) ist_buffer_release(p->device, &p->regions[i]);
     free(p->regions);
     ist_buffer_release(p->device, &p->arena);

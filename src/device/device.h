@@ -220,6 +220,8 @@ ist_status ist_buffer_filled_at(ist_site site, ist_device *device, size_t bytes,
 /* A window of `parent`, within it; offset must be a multiple of ist_device_alignment. Not counted. */
 ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size_t bytes, const char *what, cl_mem *out,
                           ist_error *err);
+/* Before the windows of a buffer are released: nobody wants its contents any more. Waits for the queue. */
+void ist_buffer_forget(ist_device *device, cl_mem buffer);
 void ist_buffer_release(ist_device *device, cl_mem *buffer);
 void ist_device_memory(const ist_device *device, uint64_t *now, uint64_t *peak);
 
