@@ -7,10 +7,10 @@
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
  * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair
  * instead of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the
- * output or both. Needs portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8
- * or 16), BK (8 or 16), ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at
- * multiples of four elements; FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four.
- * Grid: x = tiles, those of the same pixels side by side, times the group, y = splits. */
+ * output or both. With -DNORM, without PARTS and slices, a layer norm is in front of a 1x1 convolution. Needs
+ * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16),
+ * ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements;
+ * FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four. Grid: x = tiles, those of the same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
 #define ITEMS       (BM / TM * ACROSS)     /* of a slice */
 #define QUADS       (BK / 4)               /* of a pixel's channels in a step */
@@ -90,19 +90,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 
     /* What this work-item fetches: a quad of channels of some pixels, quads of weights. */
     const int quad = id % QUADS * 4;
-    int base[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
-#ifdef LEFT_OUT
-    left_out_rows there[A_FETCHES];
-#endif
+    int item[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
     _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
         const int p = min(p0 + id / QUADS + f * ROWS, rows - 1);
         const int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
         iy[f] = (line - n * arg.shape.y_h) * arg.shape.stride - arg.shape.top;
         ix[f] = (p - line * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
-        base[f] = n * arg.shape.x_h;
-#ifdef LEFT_OUT
-        there[f] = rows_left_out(content, arg.in, n);
-#endif
+        item[f] = n;
     }
     int tap = divided(first, arg.by_tap_steps), k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
@@ -113,7 +107,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
             const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
-            const int line = base[f] + ROW_OF(r, there[f]);                                                            \
+            const int line = item[f] * arg.shape.x_h + ROW_OF(r, rows_left_out(content, arg.in, item[f]));             \
             at[f] = in ? (line * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;             \
         }                                                                                                              \
     } while (0)
@@ -159,6 +153,9 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #endif
         FETCH();
     KEEP(0);
+#ifdef NORM
+    float2 seen = (float2)(0.0f); /* sums of the channels of pixel id % BM, and of their squares */
+#endif
     int now = 0;
 #if SLICES > 1
     const int turns = first + rounds; /* as many for all slices: some have nothing but zeros to add in the last ones */
@@ -181,6 +178,9 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         /* Addressed by constants from where the step's values begin: an index that is a sum takes two instructions. */
         __local const float *column = pixels + now * (BK * A_WIDTH) + ty * 4;
         __local const float4 *row = weights + now * (BK * BN / 4) + tx;
+#ifdef NORM
+        __local const float *own = pixels + now * (BK * A_WIDTH) + id % BM;
+#endif
         _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
             float4 b[TN / 4];
             _Pragma("unroll") for (int h = 0; h < TN / 4; h++) b[h] = row[kk * (BN / 4) + h * ACROSS];
@@ -191,6 +191,10 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
                 MULTIPLY_ROW(4 * g + 2, v.s2);
                 MULTIPLY_ROW(4 * g + 3, v.s3);
             }
+#ifdef NORM
+            const float v = own[kk * A_WIDTH];
+            seen = (float2)(seen.s0 + v, fma(v, v, seen.s1));
+#endif
         }
         now = 1 - now;
         KEEP(now);
@@ -227,6 +231,23 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #define ROW(i)     ((i) * SLICES + slice)
 #define PIXEL(i)   (p0 + ROW(i) / 4 * (BM / (TM / 4)) + ty * 4 + ROW(i) % 4)
 #define CHANNEL(h) (col * BN + ((h) * ACROSS + tx) * 4)
+#ifdef NORM
+    /* The filter has the norm's scale and shift, so what is left of it is that of channels x with mean m and deviation d
+     * sum(w (x - m) / d) = (sum(w x) - m sum(w)) / d; sum(w) follows the biases. */
+#define NORMS ((__local float2 *)room) /* m and 1 / d */
+    barrier(CLK_LOCAL_MEM_FENCE);
+    seen /= (float)cin;
+    if (id < BM) NORMS[id] = (float2)(seen.s0, 1.0f / sqrt(fmax(seen.s1 - seen.s0 * seen.s0, 0.0f) + arg.norm_eps));
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float4 weight_sums[TN / 4];
+    _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+        weight_sums[h] = *(__global const float4 *)(bias + arg.col_tiles * BN + CHANNEL(h));
+    _Pragma("unroll") for (int i = 0; i < TM; i++) {
+        const float2 m = NORMS[PIXEL(i) - p0];
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+            sum[i][h] = fma((float4)(-m.s0), weight_sums[h], sum[i][h]) * m.s1;
+    }
+#endif
 #ifdef PARTS
     const int width = arg.col_tiles * BN;
     parts += (size_t)p0 * width;
@@ -273,7 +294,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
             if (CHANNEL(h) < arg.shape.y_c) store_quad(SUM(i, h), to, CHANNEL(h), arg.shape.y_c);
     }
 #endif
-#if SLICES > 1
-    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers leave values unstored in slices other than the first */
+#if SLICES > 1 || defined(NORM)
+    barrier(CLK_LOCAL_MEM_FENCE); /* else some compilers mix up what the work-items store */
 #endif
 }

@@ -5,8 +5,9 @@
 #include "base/mem.h"
 #include "variants/conv.h"
 
-/* Weights [column tile][tap][in][nr] and bias [column tile][nr], zeros beyond the last channel; false, and the plan
- * failed, when they are too large. */
+/* Weights [column tile][tap][in][nr] and bias [column tile][nr], zeros beyond the last channel; with a norm in front the
+ * sums of each output's weights [column tile][nr] follow the biases. False, and the plan failed, when they are too
+ * large. */
 typedef struct ist_conv_panel {
     ist_tensor weights, bias;
 } ist_conv_panel;

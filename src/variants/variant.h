@@ -111,5 +111,7 @@ void ist_emit_by(ist_plan *p, const ist_variant *v, int way, void *node);
 
 /* NORM_MLP's depthwise convolution by itself, then the rest of the node. */
 void ist_emit_spread_first(ist_plan *p, ist_norm_mlp *l);
+/* NORM_MLP of one layer as a CONV with a norm in front. */
+void ist_emit_norm_linear(ist_plan *p, ist_norm_mlp *l);
 
 #endif

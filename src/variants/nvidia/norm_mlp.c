@@ -76,8 +76,7 @@ static float *pack_tiles(const ist_norm_mlp *l, const float *scaled, int c, int 
         to += WIDE * width;
     }
     for (int o = 0; o < c; o++)
-        for (int k = 0; k < WIDE; k++)
-            to[ist_group_tile_at(o, k)] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
+        for (int k = 0; k < WIDE; k++) to[ist_group_tile_at(o, k)] = l->fc2.w[ist_place_channel(o) * hidden + h + k];
     return to + (size_t)c * WIDE;
 }
 
@@ -133,9 +132,10 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
     const ist_padding_reuse operand = l->reuse;
     const ist_padding_reuse_args read = ist_padding_reuse_read(operand, x.h);
     const ist_padding_reuse_args out = ist_padding_reuse_leave_out(
-        &l->reuse, l->spread.out ? ist_padding_reuse_behind(operand, x.h, 1) : ist_padding_reuse_points(operand, x.h), x.h);
-    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d%s", x.c, hidden,
-                                               tile.down, tile.across, spread)
+        &l->reuse, l->spread.out ? ist_padding_reuse_behind(operand, x.h, 1) : ist_padding_reuse_points(operand, x.h),
+        x.h);
+    ist_defines d = tile.down ? ist_defines_of(p, "-DC=%d -DHID=%d -DDOWN=%d -DACROSS=%d%s", x.c, hidden, tile.down,
+                                               tile.across, spread)
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.rows, tile.hidden, tile.stages, spread);
     ist_padding_reuse_define(&d, &operand);
@@ -152,16 +152,17 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
                                             .out = out};
     ist_plan_launch(p, &(ist_launch){.label = label,
                                      .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
-                                     .isa = tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
-                                                      : "nvidia/ptx+portable/left_out+nvidia/spread",
+                                     .isa = tile.down
+                                                ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
+                                                : "nvidia/ptx+portable/left_out+nvidia/spread",
                                      .defines = d.text,
                                      .kernel = "norm_mlp",
                                      .dims = 1,
                                      .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
                                      .local = {ITEMS},
                                      .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
-                                              IST_IN(ist_plan_current_limit(p)),
-                                              IST_IN(operand.content), IST_STRUCT(norm_mlp_mma_args, &by_value)},
+                                              IST_IN(ist_plan_current_limit(p)), IST_IN(operand.content),
+                                              IST_STRUCT(norm_mlp_mma_args, &by_value)},
                                      .arg_count = 8,
                                      .flops = 4.0 * (double)all * hidden * x.c,
                                      .bytes = 4.0 * (double)all * x.c});
@@ -219,31 +220,8 @@ static bool takes_linear(const ist_plan *p, const ist_variant *v, const void *no
 }
 
 static void emit_linear(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_norm_mlp *l = node;
-    const ist_filter *f = &l->fc1;
-    size_t in = (size_t)f->in, out = (size_t)f->out;
-    float *w = malloc(in * out * sizeof *w), *b = malloc(out * sizeof *b);
     (void)v, (void)way;
-    for (size_t o = 0; w && b && o < out; o++) {
-        double sum = f->b ? f->b[o] : 0;
-        for (size_t i = 0; i < in; i++) {
-            sum += (double)l->norm.beta[i] * f->w[o * in + i];
-            w[o * in + i] = l->norm.gamma[i] * f->w[o * in + i];
-        }
-        b[o] = (float)sum;
-    }
-    if (w && b)
-        ist_emit(p, IST_NODE_CONV,
-                 &(ist_conv){.label = l->label,
-                             .x = l->x,
-                             .y = l->y,
-                             .filter = {.out = f->out, .in = f->in, .kh = 1, .kw = 1, .w = w, .b = b},
-                             .o = {.epi.act = l->act},
-                             .norm_eps = l->eps});
-    else
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %d x %d weights", l->label, f->out, f->in);
-    free(w);
-    free(b);
+    ist_emit_norm_linear(p, node);
 }
 
 const ist_family ist_nvidia_norm_linear = {.takes = takes_linear, .emit = emit_linear, .rows = IST_REPEATS_POINTS};

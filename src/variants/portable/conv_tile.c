@@ -27,14 +27,16 @@ size_t ist_conv_tile_local_bytes(const ist_conv_tile *r) {
 
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv *q = node;
-    return !(q->norm_eps > 0) && ist_device_local_bytes(ist_plan_device(p)) >= ist_conv_tile_local_bytes(v->config);
+    const bool normed = q->norm_eps > 0;
+    if (normed && (!ist_conv_keeps_pixels(q) || slices_of(v->config) > 1)) return false;
+    return ist_device_local_bytes(ist_plan_device(p)) >= ist_conv_tile_local_bytes(v->config);
 }
 
 static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_conv_problem q = ist_conv_problem_of(node);
     const ist_conv_tile *r = v->config;
     const double whole = (double)q.x.n * q.oh * q.ow * ist_div_up(q.f.out, r->nv * r->vl) * r->nv * r->vl;
-    int parts = steps_of(r, &q) / (LEAST_STEPS * slices_of(r));
+    int parts = q.norm_eps > 0 ? 1 : steps_of(r, &q) / (LEAST_STEPS * slices_of(r));
     (void)p;
     if (parts > MOST_SPLITS) parts = MOST_SPLITS;
     if (parts > MOST_PARTS / whole) parts = (int)(MOST_PARTS / whole);
@@ -43,20 +45,23 @@ static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
 
 /* How many groups a compute unit has room for, from what its work-items keep: sums, the quads that they fetch and where
  * from, factors, and the rest. */
-static int side_by_side(const ist_conv_tile *r) {
-    enum { UNIT_REGISTERS = 1 << 16, REST = 22, GRANULE = 8 };
+static int side_by_side(const ist_conv_tile *r, bool normed) {
+    enum { UNIT_REGISTERS = 1 << 16, REST = 22, OF_NORM = 8, GRANULE = 8 };
     const int bn = r->nv * r->vl, items = r->items / slices_of(r);
-    const int registers = r->warps_m * r->warps_n + (2 * r->mr + bn) * r->bk / items + r->warps_m + r->warps_n + REST;
+    const int registers = r->warps_m * r->warps_n + (2 * r->mr + bn) * r->bk / items + r->warps_m + r->warps_n + REST +
+                          (normed ? OF_NORM : 0);
     const int room = UNIT_REGISTERS / (r->items * (int)ist_round_up((size_t)registers, GRANULE));
     return room > 0 ? room : 1;
 }
 
 /* All but that, fitted on one GPU (perf/notes/portable_gpu.md): groups that find room run side by side, those that do
  * not after them; a step takes as long as the products of all, and what nothing hides. */
-static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation) {
+static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation,
+                          bool normed) {
     const double rate = 155.4, latency = 100, product = 0.153, begin = 694, end = 16.3;
-    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r), room = side_by_side(r);
-    const double sums = r->warps_m * r->warps_n, step = (double)r->mr * bn * r->bk * slices / (rate * r->speed);
+    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r), room = side_by_side(r, normed);
+    const double sums = r->warps_m * r->warps_n, norm = normed ? 1.07 : 1;
+    const double step = norm * r->mr * bn * r->bk * slices / (rate * r->speed);
     const double waves = floor(groups / (units * room)), rest = ceil((groups - waves * units * room) / units);
     const double each = ist_div_up(steps, slices) * step + r->mr * bn * activation;
     const double wave =
@@ -65,7 +70,7 @@ static double groups_time(const ist_plan *p, const ist_conv_tile *r, double grou
 }
 
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps) {
-    return IST_CONV_TILE_START + groups_time(p, r, tiles, steps, 0);
+    return IST_CONV_TILE_START + groups_time(p, r, tiles, steps, 0, false);
 }
 
 double ist_conv_tile_activation(ist_act act) {
@@ -82,7 +87,7 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
     if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
         return 100 * tiles * r->mr * bn * r->bk * (slices_of(r) * ist_div_up(steps, slices_of(r))) * way / cycle;
     const double activation = way > 1 ? 0 : ist_conv_tile_activation(q.o->epi.act);
-    return IST_CONV_TILE_START + groups_time(p, r, tiles * way, steps, activation) +
+    return IST_CONV_TILE_START + groups_time(p, r, tiles * way, steps, activation, q.norm_eps > 0) +
            (way > 1 ? IST_CONV_TILE_NEXT + (1 + way) * pixels * q.f.out * sum : 0);
 }
 
@@ -167,7 +172,8 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                     .by_kw = ist_divider_of(q->f.kw),
                                     .by_tap_steps = ist_divider_of(ist_div_up(q->f.in, r->bk)),
                                     .in = rows->in,
-                                    .out = rows->out};
+                                    .out = rows->out,
+                                    .norm_eps = q->norm_eps};
     const ist_tensor none = {0};
     const ist_tensor parts = split ? ist_plan_tensor(p, splits, 1, pixels, col_tiles * bn, IST_ELEM_F32) : none;
     ist_defines defines = ist_conv_tile_storage(p, q);
@@ -177,6 +183,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     else if (q->f.out % 4 == 0)
         ist_defines_add(&defines, " -DWHOLE_Y");
     add_tile(&defines, r, q->f.in, split ? IST_ACT_NONE : o->epi.act);
+    if (q->norm_eps > 0) ist_defines_add(&defines, " -DNORM");
     ist_padding_reuse_define(&defines, &rows->operand);
     ist_plan_launch(
         p, &(ist_launch){

@@ -15,6 +15,7 @@ typedef struct ist_conv_tile_args {
     ist_divider by_w, by_h;          /* of the output */
     ist_divider by_kw, by_tap_steps; /* taps of a line of the window; steps of a tap */
     ist_padding_reuse_args in, out; /* rows of the input and of the output that are left out */
+    float norm_eps;                 /* NORM */
 } ist_conv_tile_args;
 
 typedef struct ist_conv_sum_args {

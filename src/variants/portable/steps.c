@@ -1,4 +1,5 @@
 /* Composite nodes as smaller ones: the definition of each, for machines that have no kernel for the whole. */
+#include "variants/portable/conv_tile.h"
 #include "variants/rounding.h"
 #include "variants/variant.h"
 #include "variants/window.h"
@@ -133,8 +134,8 @@ static void emit_mbconv(ist_plan *p, const ist_variant *v, void *node, int way) 
     (void)v, (void)way;
     const ist_padding_reuse nothing = {0}, addend = b->residual ? b->reuse : nothing;
     if (b->residual) project.epi.add_before = b->x;
-    ist_tensor u = conv_rows(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label, &b->reuse,
-                             nothing);
+    ist_tensor u =
+        conv_rows(p, b->x, &b->expand, (ist_conv_opts){.epi.act = IST_ACT_GELU}, none, b->label, &b->reuse, nothing);
     u = dwconv(p, u, &b->spread, (ist_conv_opts){.stride = b->stride, PAD_1, .epi.act = IST_ACT_GELU}, none, b->label,
                &b->reuse);
     conv_rows(p, u, &b->project, project, b->y, b->label, &b->reuse, addend);
@@ -199,7 +200,84 @@ static void emit_norm_mlp(ist_plan *p, const ist_variant *v, void *node, int way
     }
 }
 
-const ist_family ist_portable_norm_mlp = {.emit = emit_norm_mlp, .rows = IST_REPEATS_LEFT_OUT};
+/* Its layer; the norm's scale and shift are not in the filter, since only extents matter for choosing. */
+static ist_conv layer_of(const ist_norm_mlp *l, float norm_eps) {
+    return (ist_conv){.label = l->label,
+                      .x = l->x,
+                      .y = l->y,
+                      .filter = l->fc1,
+                      .o = {.epi.act = l->act},
+                      .norm_eps = norm_eps,
+                      .reuse = l->reuse};
+}
+
+static bool is_single_layer(const ist_norm_mlp *l) {
+    return !l->spread.out && !l->fc2.out;
+}
+
+static double cost_of(const ist_plan *p, const ist_conv *q) {
+    const ist_variant_choice c = ist_variant_cheapest(p, IST_NODE_CONV, q);
+    return ist_variant_cost(p, c.variant, q, c.way);
+}
+
+/* Of a single layer: a launch of norm more than the convolution (fitted on one GPU: perf/notes/portable_gpu.md). */
+static double cost_norm_mlp(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    const double value = 0.0011;
+    const ist_norm_mlp *l = node;
+    (void)v, (void)way;
+    if (!is_single_layer(l)) return 0;
+    const ist_conv q = layer_of(l, 0);
+    return cost_of(p, &q) + IST_CONV_TILE_NEXT + value * ist_pixels(l->x) * l->x.c;
+}
+
+const ist_family ist_portable_norm_mlp = {.emit = emit_norm_mlp, .cost = cost_norm_mlp, .rows = IST_REPEATS_LEFT_OUT};
+
+void ist_emit_norm_linear(ist_plan *p, ist_norm_mlp *l) {
+    ist_conv q = layer_of(l, l->eps);
+    const size_t in = (size_t)l->fc1.in, out = (size_t)l->fc1.out;
+    float *w = malloc(in * out * sizeof *w), *b = malloc(out * sizeof *b);
+    for (size_t o = 0; w && b && o < out; o++) {
+        double sum = l->fc1.b ? l->fc1.b[o] : 0;
+        for (size_t i = 0; i < in; i++) {
+            sum += (double)l->norm.beta[i] * l->fc1.w[o * in + i];
+            w[o * in + i] = l->norm.gamma[i] * l->fc1.w[o * in + i];
+        }
+        b[o] = (float)sum;
+    }
+    q.filter.w = w;
+    q.filter.b = b;
+    if (w && b)
+        ist_emit(p, IST_NODE_CONV, &q);
+    else
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for %zu x %zu weights", l->label, out, in);
+    l->reuse = q.reuse;
+    free(w);
+    free(b);
+}
+
+/* Not with an activation: such layers were no faster (perf/notes/portable_gpu.md). */
+static bool takes_norm_tile(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_norm_mlp *l = node;
+    const ist_conv q = layer_of(l, l->eps);
+    (void)v;
+    return is_single_layer(l) && !l->act && ist_variant_cheapest(p, IST_NODE_CONV, &q).variant;
+}
+
+static double cost_norm_tile(const ist_plan *p, const ist_variant *v, const void *node, int way) {
+    const ist_norm_mlp *l = node;
+    const ist_conv q = layer_of(l, l->eps);
+    (void)v, (void)way;
+    return cost_of(p, &q);
+}
+
+static void emit_norm_tile(ist_plan *p, const ist_variant *v, void *node, int way) {
+    (void)v, (void)way;
+    ist_emit_norm_linear(p, node);
+}
+
+/* One layer on register tiles, which count its pixels' means and deviations while they read them. */
+const ist_family ist_portable_norm_tile = {
+    .takes = takes_norm_tile, .cost = cost_norm_tile, .emit = emit_norm_tile, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- SAM's mask decoder ---- */
 
