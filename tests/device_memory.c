@@ -259,6 +259,44 @@ Test(device_memory, every_call_fails_once) {
     cr_expect_gt(inject_everywhere(CL_OUT_OF_RESOURCES), 20);
 }
 
+/* A device that was opened before it had a context. */
+static void use_early(const char *failing) {
+    things t = {0};
+    ist_error e = {0}, again = {0};
+    cl_mem mem = NULL;
+    const long objects = fault.objects, before = blocks;
+    faults_arm_call(failing, CL_OUT_OF_RESOURCES);
+    ist_status status = ist_device_open(&(ist_device_options){.early = true}, &t.device, &e);
+    if (!status) status = ist_lane_open(t.device, &e);
+    if (!status && *failing) { /* the probes did not have to be run, which would have needed it */
+        status = ist_buffer_create(t.device, 4096, "early", &mem, &e);
+        cr_expect_null(mem);
+        cr_expect_eq(ist_device_ready(t.device, &again), status);
+        cr_expect_str_eq(again.text, e.text);
+        cr_expect_eq(ist_finish(t.device, (ist_frame_scope){0}, "end", NULL), status);
+    }
+    cr_expect_eq(status, *failing ? IST_E_DEVICE_MEMORY : IST_OK, "%s: %s", failing, e.text);
+    if (*failing) cr_expect(strstr(e.text, failing), "%s", e.text);
+    faults_arm(0, CL_SUCCESS);
+    drop(&t);
+    cr_expect_eq(fault.objects, objects, "%s: %ld OpenCL objects leaked", failing, fault.objects - objects);
+    cr_expect_eq(blocks, before, "%s: %ld allocations leaked", failing, blocks - before);
+}
+
+Test(device_memory, opened_early) {
+    use_early("clCreateContext");
+    use_early("clCreateCommandQueue");
+    use_early(""); /* closed while or after the context is made */
+    things t = {0};
+    const size_t align = ist_device_alignment(d);
+    cr_assert_eq(ist_device_open(&(ist_device_options){.early = true}, &t.device, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_buffer_create(t.device, 4 * align, "buffer", &t.buffer, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_buffer_sub(t.device, t.buffer, align, align, "window", &t.window, &err), IST_OK, "%s", err.text);
+    cr_assert_eq(ist_device_ready(t.device, &err), IST_OK);
+    cr_expect_not_null(ist_device_context(t.device));
+    drop(&t);
+}
+
 Test(device_memory, allocation_failures_have_their_own_status) {
     const cl_int codes[] = {CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {

@@ -92,6 +92,7 @@ typedef struct ist_device_options {
     const char *cache_dir; /* NULL: ISTHMUS_CACHE_DIR, else $XDG_CACHE_HOME/isthmus or ~/.cache/isthmus; "off" */
     ist_probing probing;
     struct ist_jobs *jobs; /* what workers are to do (jobs.h), where that is of use; NULL: there are none */
+    bool early;            /* return while a context of our own is still being made, which takes 0.1 s on a GPU */
 } ist_device_options;
 
 /* Opens (or adopts, retaining) a context and an in-order queue, and runs the probes. The first time for a driver that
@@ -99,6 +100,10 @@ typedef struct ist_device_options {
  * LOOP_BODIES show to compute wrong results is IST_E_NO_DEVICE; "", "gpu" and "cpu" pass over it. */
 ist_status ist_device_open(const ist_device_options *options, ist_device **device, ist_error *err);
 void ist_device_close(ist_device **device);
+
+/* Waits until a device that was opened early has its context, and says why it has none. What needs it waits by itself,
+ * in the thread that opened the device; other threads may use the device from then on. */
+ist_status ist_device_ready(ist_device *device, ist_error *err);
 
 /* Makes the second queue, IST_LANE_SIDE; once. */
 ist_status ist_lane_open(ist_device *device, ist_error *err);
@@ -110,8 +115,8 @@ unsigned ist_device_probed(const ist_device *device);  /* what the probes found,
 unsigned ist_device_deadly(const ist_device *device);  /* whose probes ended the process that ran them */
 size_t ist_device_alignment(const ist_device *device); /* bytes; sub-buffer origins are multiples of this */
 size_t ist_device_local_bytes(const ist_device *device);
-cl_context ist_device_context(const ist_device *device);
-cl_command_queue ist_device_queue(const ist_device *device);
+cl_context ist_device_context(ist_device *device);
+cl_command_queue ist_device_queue(ist_device *device);
 
 /* ---- programs ---- */
 
@@ -161,8 +166,8 @@ ist_sharing ist_device_sharing(const ist_device_info *info);
 /* The folder in which PoCL keeps kernels: it has read the environment once a platform has been asked for, we read it
  * each time. */
 bool ist_driver_cache_folder(char *path, size_t size);
-/* Whether a driver that keeps kernels there cannot write its files: the process may write none of that size, the disk is
- * full, the folder cannot be written. Why, in words, into `text`. */
+/* Whether a driver that keeps kernels there cannot write its files: the process may write none of that size, the disk
+ * is full, the folder cannot be written. Why, in words, into `text`. */
 bool ist_limits_no_file(const char *folder, char *text, size_t size);
 /* Whether this process may only use so much memory; how much, in words, into `text`. */
 bool ist_limits_memory(char *text, size_t size);

@@ -164,6 +164,7 @@ ist_status ist_mark(ist_device *device, cl_event *reached, const char *what, ist
 }
 
 ist_status ist_finish_at(ist_site site, ist_device *device, ist_frame_scope scope, const char *what, ist_error *err) {
+    IST_TRY(ist_device_ready(device, err));
     ist_ledger_entry wait = ist_ledger_begin(site, IST_CROSS_WAIT, 0, what);
     cl_int rc = clFinish(device->queue);
     cl_int side = device->side ? clFinish(device->side) : CL_SUCCESS;

@@ -81,6 +81,7 @@ static cl_mem new_buffer(const ist_device *device, size_t bytes, ist_pages **pag
 static ist_status create_of(ist_device *device, size_t bytes, const char *what, ist_pages **pages, cl_mem *out,
                             ist_error *err) {
     *out = NULL;
+    IST_TRY(ist_device_ready(device, err));
     const ist_device_info *f = &device->facts;
     if (bytes == 0) return ist_fail(err, IST_E_ARGUMENT, "%s: a buffer of 0 bytes", what);
     if (bytes > f->max_alloc_bytes)
@@ -193,6 +194,7 @@ void ist_device_memory(const ist_device *device, uint64_t *now, uint64_t *peak) 
 ist_status ist_pinned_create_at(ist_site site, ist_device *device, size_t bytes, const char *what, ist_pinned *out,
                                 ist_error *err) {
     *out = (ist_pinned){0};
+    IST_TRY(ist_device_ready(device, err));
     if (bytes == 0) return ist_fail(err, IST_E_ARGUMENT, "%s: a buffer of 0 bytes", what);
     cl_int rc;
     cl_mem mem = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &rc);

@@ -25,7 +25,41 @@ static int leave_out(ist_device_info *list, cl_device_id *ids, int count, uint64
     return kept;
 }
 
-static ist_status open_own(ist_device *d, const char *spec, uint64_t without, ist_jobs *jobs, ist_error *err) {
+static ist_status make_context(ist_device *d, ist_error *err) {
+    cl_int rc;
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
+    d->context = clCreateContext(properties, 1, &d->id, NULL, NULL, &rc);
+    if (rc != CL_SUCCESS) {
+        d->context = NULL;
+        return ist_fail_cl(err, rc, "clCreateContext", "device %s", d->facts.name);
+    }
+    d->queue = clCreateCommandQueue(d->context, d->id, 0, &rc);
+    if (rc != CL_SUCCESS) {
+        d->queue = NULL;
+        return ist_fail_cl(err, rc, "clCreateCommandQueue", "device %s", d->facts.name);
+    }
+    return IST_OK;
+}
+
+static void *run_make_context(void *of) {
+    ist_device *d = of;
+    make_context(d, &d->opening.failure);
+    return NULL;
+}
+
+ist_status ist_device_ready(ist_device *d, ist_error *err) {
+    ist_opening *o = &d->opening;
+    if (o->under_way) {
+        pthread_join(o->thread, NULL);
+        o->under_way = false;
+        if (o->side && !o->failure.code) ist_lane_open(d, &o->failure);
+    }
+    if (o->failure.code && err) *err = o->failure;
+    return o->failure.code;
+}
+
+static ist_status open_own(ist_device *d, const ist_device_options *o, const char *spec, uint64_t without,
+                           ist_error *err) {
     ist_device_info *list = NULL;
     cl_device_id *ids = NULL;
     int count = 0, chosen = 0;
@@ -39,23 +73,13 @@ static ist_status open_own(ist_device *d, const char *spec, uint64_t without, is
     free(list);
     free(ids);
     if (status != IST_OK) return status;
-    if (jobs && ist_device_sharing(&d->facts) == IST_SHARES_PROGRAMS && ist_jobs_are_for(jobs, d->facts.index))
-        d->jobs = jobs; /* workers open it now, too */
+    if (o->jobs && ist_device_sharing(&d->facts) == IST_SHARES_PROGRAMS && ist_jobs_are_for(o->jobs, d->facts.index))
+        d->jobs = o->jobs; /* workers open it now, too */
 
     cl_int rc = clGetDeviceInfo(d->id, CL_DEVICE_PLATFORM, sizeof d->platform, &d->platform, NULL);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clGetDeviceInfo", "platform of %s", d->facts.name);
-    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)d->platform, 0};
-    d->context = clCreateContext(properties, 1, &d->id, NULL, NULL, &rc);
-    if (rc != CL_SUCCESS) {
-        d->context = NULL;
-        return ist_fail_cl(err, rc, "clCreateContext", "device %s", d->facts.name);
-    }
-    d->queue = clCreateCommandQueue(d->context, d->id, 0, &rc);
-    if (rc != CL_SUCCESS) {
-        d->queue = NULL;
-        return ist_fail_cl(err, rc, "clCreateCommandQueue", "device %s", d->facts.name);
-    }
-    return IST_OK;
+    d->opening.under_way = o->early && !pthread_create(&d->opening.thread, NULL, run_make_context, d);
+    return d->opening.under_way ? IST_OK : make_context(d, err);
 }
 
 /* The engine relies on queue order, and on the three handles belonging together. */
@@ -138,7 +162,7 @@ static ist_status open_one(const ist_device_options *options, const char *spec, 
         return status;
     }
     bool adopted = options->cl_context || options->cl_device || options->cl_queue;
-    status = adopted ? adopt(d, options, err) : open_own(d, spec, without, options->jobs, err);
+    status = adopted ? adopt(d, options, err) : open_own(d, options, spec, without, err);
     if (status == IST_OK) status = prepare_driver(d, err);
     if (status == IST_OK) status = read_limits(d, err);
     if (status == IST_OK) status = ist_cache_open(d, options->cache_dir, err);
@@ -177,6 +201,7 @@ ist_status ist_device_open(const ist_device_options *options, ist_device **devic
 void ist_device_close(ist_device **device) {
     if (!device || !*device) return;
     ist_device *d = *device;
+    ist_device_ready(d, NULL);
     if (d->queue) ist_finish(d, (ist_frame_scope){0}, "close", NULL);
     ist_programs_release(d);
     ist_lane_close(d);
@@ -209,10 +234,12 @@ size_t ist_device_alignment(const ist_device *device) {
 size_t ist_device_local_bytes(const ist_device *device) {
     return device->local_bytes;
 }
-cl_context ist_device_context(const ist_device *device) {
+cl_context ist_device_context(ist_device *device) {
+    ist_device_ready(device, NULL);
     return device->context;
 }
-cl_command_queue ist_device_queue(const ist_device *device) {
+cl_command_queue ist_device_queue(ist_device *device) {
+    ist_device_ready(device, NULL);
     return device->queue;
 }
 ist_build_stats ist_device_builds(const ist_device *device) {

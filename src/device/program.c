@@ -87,6 +87,7 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
 static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
                                   const char *defines, cl_program *out, ist_error *err) {
+    IST_TRY(ist_device_ready(d, err));
     const char *standard = "-cl-std=CL1.2 -w "; /* some compilers say on stderr how many warnings there are */
     const char *more = d->facts.type == IST_DEVICE_CPU ? getenv("ISTHMUS_CPU_BUILD_OPTIONS") : NULL;
     const char *simd = d->caps & IST_CAP_SIMD16 ? "-DSIMD16 " : "";

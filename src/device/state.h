@@ -26,19 +26,27 @@ typedef struct ist_program {
     int part; /* of a joined program, which its first part owns and whose kernels have other names; -1: built alone */
 } ist_program;
 
+/* A context that is made while other things are done: see ist_device_ready. */
+typedef struct ist_opening {
+    pthread_t thread;
+    bool under_way, side; /* side: the second queue is wanted as soon as there is a context */
+    ist_error failure;
+} ist_opening;
+
 struct ist_device {
     ist_device_info facts;
     cl_platform_id platform;
     cl_device_id id;
     cl_context context;
     cl_command_queue queue, side; /* side: IST_LANE_SIDE, NULL unless asked for */
+    ist_opening opening;
     unsigned caps;
     unsigned probed; /* caps before ISTHMUS_CAPS overruled them */
     unsigned deadly; /* caps whose probes ended the process that ran them */
     size_t alignment, local_bytes;
     ist_program *programs;
     size_t program_count, program_cap;
-    char *cache_dir; /* NULL: no cache */
+    char *cache_dir;       /* NULL: no cache */
     struct ist_jobs *jobs; /* what workers do for this device; NULL: there are none */
     ist_build_stats builds;
     uint64_t memory_now, memory_peak;

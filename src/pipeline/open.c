@@ -269,7 +269,8 @@ static ist_status open_with(const ist_config *config, ist_open_mode mode, const 
                                   .cl_queue = config->cl_queue,
                                   .cache_dir = config->cache_dir,
                                   .probing = mode == IST_OPEN_LATE ? IST_PROBING_HERE : IST_PROBING_APART,
-                                  .jobs = jobs};
+                                  .jobs = jobs,
+                                  .early = true};
     bool frames = config->prompts == IST_PROMPTS_DETECTIONS ? config->detector != NULL : config->segmenter != NULL;
     if (frames && mode != IST_OPEN_LATE) e->reading = ist_reading_begin(config);
     ist_status st = ist_device_open(&options, &e->device, err);
@@ -279,6 +280,7 @@ static ist_status open_with(const ist_config *config, ist_open_mode mode, const 
     if (!st && frames) st = record_tuned(e, config, mode, tuning, err);
     if (!st && config->trust && frames && !only_recorded(mode)) st = ist_trust_open(e, config->trust, &e->trust, err);
     if (!st && frames && !only_recorded(mode)) st = create_slots(e, err);
+    if (!st) st = ist_device_ready(e->device, err);
     int batch = config->tiles ? config->tiles->batch : config->batch;
     if ((st == IST_E_DEVICE_MEMORY || st == IST_E_LIMIT) && frames && batch * config->max_objects > 1)
         ist_fail_context(err, "a batch of %d with up to %d %s each is too much at once, %s might do", batch,

@@ -11,6 +11,7 @@
 #include <CL/cl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FAULT_NAMES 4096
 
@@ -21,6 +22,7 @@ typedef struct faults {
     cl_int code;                    /* the OpenCL code it failed with */
     long objects;                   /* contexts, queues, buffers, programs, kernels, events created less released */
     const char *names[FAULT_NAMES]; /* of the first calls */
+    const char *only;               /* the first call of this name fails, in whatever thread; NULL: the one at `at` */
     pthread_t thread;
 } faults;
 
@@ -31,10 +33,20 @@ static inline void faults_arm(long at, cl_int code) {
     fault.at = at;
     fault.calls = 0;
     fault.hit = NULL;
+    fault.only = NULL;
     fault.code = code;
 }
 
+static inline void faults_arm_call(const char *call, cl_int code) {
+    faults_arm(0, code);
+    fault.only = call;
+}
+
 static inline int fault_due(const char *call) {
+    if (fault.only && !fault.hit && !strcmp(fault.only, call)) {
+        fault.hit = call;
+        return 1;
+    }
     if (!pthread_equal(fault.thread, pthread_self())) return 0;
     if (fault.calls < FAULT_NAMES) fault.names[fault.calls] = call;
     if (++fault.calls != fault.at) return 0;
