@@ -45,6 +45,15 @@
 #define IN_STEP(yes) (yes)
 #endif
 
+/* Line r of an item. A fetch keeps the line where its item begins; where lines are left out, the number of the item. */
+#ifdef LEFT_OUT
+#define BASE_OF(n)       (n)
+#define LINE_OF(base, r) ((base) * arg.shape.x_h + row_of(r, rows_left_out(content, arg.in, base)))
+#else
+#define BASE_OF(n)       ((n) * arg.shape.x_h)
+#define LINE_OF(base, r) ((base) + (r))
+#endif
+
 /* A row of four products: pixel r of a, channels of b. */
 #define MULTIPLY_ROW(r, part)                                                                                          \
     _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = fma((float4)(part), b[h], sum[r][h])
@@ -90,13 +99,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 
     /* What this work-item fetches: a quad of channels of some pixels, quads of weights. */
     const int quad = id % QUADS * 4;
-    int item[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
+    int base[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
     _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
         const int p = min(p0 + id / QUADS + f * ROWS, rows - 1);
         const int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
         iy[f] = (line - n * arg.shape.y_h) * arg.shape.stride - arg.shape.top;
         ix[f] = (p - line * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
-        item[f] = n;
+        base[f] = BASE_OF(n);
     }
     int tap = divided(first, arg.by_tap_steps), k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
@@ -107,7 +116,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
             const int r = iy[f] + ky, c = ix[f] + kx;                                                                  \
             const bool in = r >= 0 && r < arg.shape.x_h && c >= 0 && c < arg.shape.x_w;                                \
-            const int line = item[f] * arg.shape.x_h + ROW_OF(r, rows_left_out(content, arg.in, item[f]));             \
+            const int line = LINE_OF(base[f], r);                                                                      \
             at[f] = in ? (line * arg.shape.x_w + c) * arg.shape.x_ld + arg.shape.x_c0 + quad : OUT_OF_MAP;             \
         }                                                                                                              \
     } while (0)
