@@ -265,7 +265,7 @@ static void use_early(const char *failing) {
     ist_error e = {0}, again = {0};
     cl_mem mem = NULL;
     const long objects = fault.objects, before = blocks;
-    faults_arm_call(failing, CL_OUT_OF_RESOURCES);
+    faults_arm_call(failing, 1, CL_OUT_OF_RESOURCES);
     ist_status status = ist_device_open(&(ist_device_options){.early = true}, &t.device, &e);
     if (!status) status = ist_lane_open(t.device, &e);
     if (!status && *failing) { /* the probes did not have to be run, which would have needed it */

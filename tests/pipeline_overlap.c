@@ -223,18 +223,11 @@ Test(pipeline_overlap, a_failed_submit_can_be_repeated) {
 Test(pipeline_overlap, opening_without_a_second_queue_fails) {
     ist_config c = small_config(true);
     ist_engine *e = NULL;
-    faults_arm(0, 0);
-    cr_assert_eq(ist_open(&c, &e, &err), IST_OK, "%s", err.text);
-    int queues = 0;
-    long second = 0;
-    for (long i = 0; i < fault.calls && i < FAULT_NAMES; i++)
-        if (!strcmp(fault.names[i], "clCreateCommandQueue") && ++queues == 2) second = i + 1;
-    ist_close(&e);
-    cr_assert_eq(queues, 2);
-    faults_arm(second, CL_OUT_OF_HOST_MEMORY);
+    faults_arm_call("clCreateCommandQueue", 2, CL_OUT_OF_HOST_MEMORY);
     cr_expect_eq(ist_open(&c, &e, &err), IST_E_DEVICE_MEMORY);
     cr_expect_null(e);
     cr_expect_not_null(strstr(err.text, "second queue"), "%s", err.text);
+    cr_expect_eq(fault.calls, 2);
     faults_arm(0, 0);
     cr_expect_eq(fault.objects, 0, "%ld objects left", fault.objects);
 }

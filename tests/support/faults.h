@@ -22,7 +22,7 @@ typedef struct faults {
     cl_int code;                    /* the OpenCL code it failed with */
     long objects;                   /* contexts, queues, buffers, programs, kernels, events created less released */
     const char *names[FAULT_NAMES]; /* of the first calls */
-    const char *only;               /* the first call of this name fails, in whatever thread; NULL: the one at `at` */
+    const char *only;               /* call `at` of those of this name fails, in whatever thread; NULL: of all */
     pthread_t thread;
 } faults;
 
@@ -37,17 +37,14 @@ static inline void faults_arm(long at, cl_int code) {
     fault.code = code;
 }
 
-static inline void faults_arm_call(const char *call, cl_int code) {
-    faults_arm(0, code);
+/* The calls of one name must not come from two threads at a time. */
+static inline void faults_arm_call(const char *call, long at, cl_int code) {
+    faults_arm(at, code);
     fault.only = call;
 }
 
 static inline int fault_due(const char *call) {
-    if (fault.only && !fault.hit && !strcmp(fault.only, call)) {
-        fault.hit = call;
-        return 1;
-    }
-    if (!pthread_equal(fault.thread, pthread_self())) return 0;
+    if (fault.only ? strcmp(fault.only, call) != 0 : !pthread_equal(fault.thread, pthread_self())) return 0;
     if (fault.calls < FAULT_NAMES) fault.names[fault.calls] = call;
     if (++fault.calls != fault.at) return 0;
     fault.hit = call;
