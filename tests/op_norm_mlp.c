@@ -163,3 +163,18 @@ Test(norm_mlp, refuses_what_does_not_fit) {
     cr_assert_eq(ist_plan_status(t.plan), IST_E_ARGUMENT);
     optest_drop(&t);
 }
+
+/* Its parts need local memory: a device without is told so, and the choice among variants survives it. */
+Test(norm_mlp, without_local_memory) {
+    optest t;
+    without = EACH_CPU | EACH_PTX | EACH_MATRIX | IST_CAP_LOCAL;
+    optest_begin(&t, "norm and a layer without local memory", 1);
+    float zeros[64 * 64] = {0};
+    ist_norm_mlp layer = {.label = "layer", .norm = {zeros, zeros, 64, NULL}, .fc1 = {64, 64, 1, 1, zeros, NULL}};
+    layer.x = optest_in(&t, optest_random(&t, 1, 1, 4, 64), IST_ELEM_T, false);
+    ist_emit(t.plan, IST_NODE_NORM_MLP, &layer);
+    cr_expect_eq(ist_plan_status(t.plan), IST_E_UNSUPPORTED);
+    cr_expect(strstr(ist_plan_error(t.plan)->text, "LOCAL"), "%s", ist_plan_error(t.plan)->text);
+    optest_drop(&t);
+    without = 0;
+}

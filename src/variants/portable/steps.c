@@ -215,9 +215,10 @@ static bool is_single_layer(const ist_norm_mlp *l) {
     return !l->spread.out && !l->fc2.out;
 }
 
+/* 0 where nothing computes it, which recording it then says. */
 static double cost_of(const ist_plan *p, const ist_conv *q) {
     const ist_variant_choice c = ist_variant_cheapest(p, IST_NODE_CONV, q);
-    return ist_variant_cost(p, c.variant, q, c.way);
+    return c.variant ? ist_variant_cost(p, c.variant, q, c.way) : 0;
 }
 
 /* Of a single layer: a launch of norm more than the convolution (fitted on one GPU: perf/notes/portable_gpu.md). */
