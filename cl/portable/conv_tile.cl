@@ -10,7 +10,8 @@
  * output or both. With -DNORM, without PARTS and slices, a layer norm is in front of a 1x1 convolution. Needs
  * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16),
  * ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements;
- * FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four. Grid: x = tiles, those of the same pixels side by side, times the group, y = splits. */
+ * FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four. Grid: x = tiles, those of the
+ * same pixels side by side, times the group, y = splits. */
 #define ACROSS      (BN / TN)              /* work-items along channels */
 #define ITEMS       (BM / TM * ACROSS)     /* of a slice */
 #define QUADS       (BK / 4)               /* of a pixel's channels in a step */
@@ -48,7 +49,7 @@
 /* Line r of an item. A fetch keeps the line where its item begins; where lines are left out, the number of the item. */
 #ifdef LEFT_OUT
 #define BASE_OF(n)       (n)
-#define LINE_OF(base, r) ((base) * arg.shape.x_h + row_of(r, rows_left_out(content, arg.in, base)))
+#define LINE_OF(base, r) ((base) * arg.shape.x_h + ROW_OF(r, rows_left_out(content, arg.in, base)))
 #else
 #define BASE_OF(n)       ((n) * arg.shape.x_h)
 #define LINE_OF(base, r) ((base) + (r))

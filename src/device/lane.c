@@ -6,8 +6,10 @@
 
 ist_status ist_lane_open(ist_device *d, ist_error *err) {
     cl_int rc;
-    d->opening.side = true;
-    if (d->opening.under_way) return IST_OK;
+    if (d->opening.under_way) {
+        d->opening.side = true;
+        return IST_OK;
+    }
     d->side = clCreateCommandQueue(d->context, d->id, 0, &rc);
     if (rc == CL_SUCCESS) return IST_OK;
     d->side = NULL;

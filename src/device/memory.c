@@ -160,8 +160,9 @@ ist_status ist_buffer_sub(ist_device *device, cl_mem parent, size_t offset, size
     return IST_OK;
 }
 
-/* NVIDIA's driver fetches what kernels have left in a window when that is released, 0.7 ns a byte (580.159.04), unless
- * it knows that nobody wants it. Without that they only take longer, so what the driver says of it is not asked. */
+/* NVIDIA's driver takes 0.7 ns a byte (580.159.04) to release a window that kernels have written, presumably since it
+ * fetches that, unless it knows that nobody wants it. Without that they only take longer, so what the driver says of it
+ * is not asked. */
 void ist_buffer_forget(ist_device *device, cl_mem buffer) {
     if (!buffer || device->facts.type != IST_DEVICE_GPU) return;
     if (clEnqueueMigrateMemObjects(device->queue, 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL) ==
