@@ -7,6 +7,9 @@
  * local memory, so that neighbours read neighbouring vectors. Keys alike. Eight neighbours have the same queries: of these
  * they read the same vectors, and of the rest vectors in different banks.
  *
+ * What comes next from global memory is asked for before the scores and kept behind them; weights and values have places
+ * of their own for that, so that two barriers are enough for a round of keys. A window of one round needs neither.
+ *
  * -D WS: side of a window, QUERIES, KEYS, KEY_TILE (4 or 8), ITEMS: work-items, at least QUERY_TILES * TILES; ALIGNED:
  * tokens begin at multiples of four elements. Goes with portable/left_out. Group (x, y, z): part x % PARTS of window x /
  * PARTS, head y, item z. */
@@ -22,8 +25,12 @@
 #define TILES         (KEY_TILES > CHANNEL_TILES ? KEY_TILES : CHANNEL_TILES)
 #define QUERY_WIDTH   ((2 * QUERY_TILES | 1) * 4) /* rows of neighbours lie in different banks */
 #define KEY_WIDTH     ((KEY_TILE / 4 * KEY_TILES | 1) * 4)
+#define KEY_COLUMNS   (KEY_TILE * KEY_TILES)
+#define QUERY_COLUMNS (8 * QUERY_TILES)
 #define KEY_SIZE      (D * KEY_WIDTH)
 #define WEIGHT_SIZE   (KEYS * QUERY_WIDTH)
+#define VALUE_SIZE    (KEYS * D4) /* vectors */
+#define ROUNDS        ((TOKENS + KEYS - 1) / KEYS)
 #define SPAN          (2 * WS - 1)
 #define LOWEST        (-3.0e38f)
 #define LOG2_E        1.44269504088896340736f
@@ -66,32 +73,63 @@ static inline float4 quad_of(__global const T *qkv, __global const float *pad, i
     return LOAD_QUAD(qkv, ((n * arg.h + ROW_OF(y, there)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + c);
 }
 
-/* Rows of channels: to[d][column], by 16 columns and two vectors at a time. Vector v of a row has the tokens first + v %
- * tiles + (v / tiles * 4 + 0..3) * tiles. */
-static inline void load_columns(__local float *to, int width, int columns, int tiles, __global const T *qkv,
-                                __global const float *pad, int first, int c, int x0, int y0, int n, float scale,
-                                left_out_rows there, window_args arg) {
-    for (int e = get_local_id(0); e < D4 * columns; e += ITEMS) {
-        const int j = (e >> 1) % columns, d = ((e >> 1) / columns * 2 + (e & 1)) * 4, v = j >> 2;
-        const int t = first + v % tiles + (v / tiles * 4 + (j & 3)) * tiles;
-        const float4 value = quad_of(qkv, pad, t, c + d, x0, y0, n, there, arg) * scale;
-        to[d * width + j] = value.x;
-        to[(d + 1) * width + j] = value.y;
-        to[(d + 2) * width + j] = value.z;
-        to[(d + 3) * width + j] = value.w;
-    }
+/* Rows of channels, [d][column], are loaded by 16 columns and two vectors at a time: fetch e of them is four channels from
+ * channel_of on, of the token in column_of. Vector v of a row has the tokens v % tiles + (v / tiles * 4 + 0..3) * tiles. */
+static inline int column_of(int e, int columns) {
+    return (e >> 1) % columns;
 }
+static inline int channel_of(int e, int columns) {
+    return ((e >> 1) / columns * 2 + (e & 1)) * 4;
+}
+static inline int token_of(int column, int tiles) {
+    const int v = column >> 2;
+    return v % tiles + (v / tiles * 4 + (column & 3)) * tiles;
+}
+
+/* How many vectors a work-item fetches of `count`, and which of them f is; those beyond `count` are zeros, of no token. */
+#define FETCHES(count)   (((count) + ITEMS - 1) / ITEMS)
+#define FETCH_INDEX(f)   ((int)get_local_id(0) + (f) * ITEMS)
+#define QUAD(t, channel) quad_of(qkv, pad, t, channel, x0, y0, n, there, arg)
+#define FETCH_COLUMNS(to, columns, tiles, first, channel)                                                              \
+    _Pragma("unroll") for (int f = 0; f < FETCHES(D4 * (columns)); f++) {                                              \
+        const int e = FETCH_INDEX(f), t = (first) + token_of(column_of(e, columns), tiles);                            \
+        to[f] = QUAD(e < D4 * (columns) ? t : TOKENS, (channel) + channel_of(e, columns));                             \
+    }
+#define FETCH_VALUES(to, first, channel)                                                                               \
+    _Pragma("unroll") for (int f = 0; f < FETCHES(VALUE_SIZE); f++) {                                                  \
+        const int e = FETCH_INDEX(f);                                                                                  \
+        to[f] = QUAD(e < VALUE_SIZE ? (first) + e / D4 : TOKENS, (channel) + e % D4 * 4);                              \
+    }
+#define KEEP_COLUMNS(to, width, columns, from, scale)                                                                  \
+    _Pragma("unroll") for (int f = 0; f < FETCHES(D4 * (columns)); f++) {                                              \
+        const int e = FETCH_INDEX(f);                                                                                  \
+        __local float *column = to + channel_of(e, columns) * (width) + column_of(e, columns);                         \
+        if (e < D4 * (columns)) {                                                                                      \
+            column[0] = from[f].x * (scale);                                                                           \
+            column[width] = from[f].y * (scale);                                                                       \
+            column[2 * (width)] = from[f].z * (scale);                                                                 \
+            column[3 * (width)] = from[f].w * (scale);                                                                 \
+        }                                                                                                              \
+    }
+#define KEEP_VALUES(to, from)                                                                                          \
+    _Pragma("unroll") for (int f = 0; f < FETCHES(VALUE_SIZE); f++) {                                                  \
+        if (FETCH_INDEX(f) < VALUE_SIZE) (to)[FETCH_INDEX(f)] = from[f];                                               \
+    }
 
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 window(__global T *out, __global const T *qkv, __global const float *pad, __global const float *bias,
        __global const int *limit, __global const int *content, window_args arg) {
     /* as vectors, for their alignment */
-    __local float4 queries[D * QUERY_WIDTH / 4], keys[(KEY_SIZE > WEIGHT_SIZE ? KEY_SIZE : WEIGHT_SIZE) / 4];
-    __local float4 tops[KEY_TILES * QUERY_WIDTH / 4], changes[QUERY_WIDTH / 4];
+    __local float4 queries[D * QUERY_WIDTH / 4], tops[KEY_TILES * QUERY_WIDTH / 4], changes[QUERY_WIDTH / 4];
     __local float table[SPAN * SPAN];
-    __local float4 v[KEYS * D4];
+#if ROUNDS > 1
+    __local float4 keys[KEY_SIZE / 4], weights[WEIGHT_SIZE / 4], values[2 * VALUE_SIZE];
+#else
+    __local float4 keys[(KEY_SIZE > WEIGHT_SIZE ? KEY_SIZE : WEIGHT_SIZE) / 4], values[VALUE_SIZE];
+    __local float4 *weights = keys; /* they take the keys' place */
+#endif
     __local float *q = (__local float *)queries, *top = (__local float *)tops, *change = (__local float *)changes;
-    __local float *k = (__local float *)keys, *p = k; /* scores are made of the keys, weights [key][query] take their place */
+    __local float *k = (__local float *)keys, *p = (__local float *)weights; /* p[key][query] */
     const int n = get_group_id(2), h = get_group_id(1), id = get_local_id(0), w = get_group_id(0) / PARTS;
     if (n >= *limit) return;
     const int x0 = w % arg.across * WS, y0 = w / arg.across * WS, q0 = get_group_id(0) % PARTS * QUERIES;
@@ -100,19 +138,36 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
     if (all_left_out(y0, min(y0 + WS, arg.h), rows_left_out(content, arg.out, n))) return;
 #endif
     const left_out_rows there = rows_left_out(content, arg.in, n);
-    for (int e = id; e < SPAN * SPAN; e += ITEMS)
-        table[e] = bias[h * TOKENS + abs(e / SPAN - (WS - 1)) * WS + abs(e % SPAN - (WS - 1))] * LOG2_E;
-    load_columns(q, QUERY_WIDTH, 8 * QUERY_TILES, QUERY_TILES, qkv, pad, q0, c, x0, y0, n, arg.scale * LOG2_E, there, arg);
+    float4 next_k[FETCHES(D4 * KEY_COLUMNS)], next_v[FETCHES(VALUE_SIZE)];
+    {
+        float4 first[FETCHES(D4 * QUERY_COLUMNS)];
+        FETCH_COLUMNS(first, QUERY_COLUMNS, QUERY_TILES, q0, c);
+        FETCH_COLUMNS(next_k, KEY_COLUMNS, KEY_TILES, 0, c + D);
+        FETCH_VALUES(next_v, 0, c + 2 * D);
+        for (int e = id; e < SPAN * SPAN; e += ITEMS)
+            table[e] = bias[h * TOKENS + abs(e / SPAN - (WS - 1)) * WS + abs(e % SPAN - (WS - 1))] * LOG2_E;
+        KEEP_COLUMNS(q, QUERY_WIDTH, QUERY_COLUMNS, first, arg.scale * LOG2_E);
+        KEEP_COLUMNS(k, KEY_WIDTH, KEY_COLUMNS, next_k, 1.0f);
+        KEEP_VALUES(values, next_v);
+    }
 
     const int tile = id % TILES, tq = min(id / TILES, QUERY_TILES - 1), busy = id < TILES * QUERY_TILES;
     const int scores = busy && tile < KEY_TILES, sums = busy && tile < CHANNEL_TILES;
     const int lo = tq * 4, hi = (tq + QUERY_TILES) * 4; /* columns of this work-item's queries */
-    int place[QUERIES_EACH];                            /* of them in the table of biases */
+    /* Their places in the table of biases: where a work-item's queries lie below each other, a constant apart. */
+#define PLACE_OF(t) ((t) / WS * SPAN + (t) % WS - (WS - 1) * (SPAN + 1))
+#if QUERY_TILES % WS == 0 && TOKENS % QUERIES == 0 && QUERIES % QUERY_TILES == 0
+    const int place_of_first = PLACE_OF(q0 + tq);
+#define PLACE(r) (place_of_first + (r) * (QUERY_TILES / WS * SPAN))
+#else
+    int place[QUERIES_EACH];
 #pragma unroll
     for (int r = 0; r < QUERIES_EACH; r++) {
         const int t = min(q0 + tq + r * QUERY_TILES, TOKENS - 1);
-        place[r] = t / WS * SPAN + t % WS - (WS - 1) * (SPAN + 1);
+        place[r] = PLACE_OF(t);
     }
+#define PLACE(r) place[r]
+#endif
     float most[QUERIES_EACH], total[QUERIES_EACH];
     float4 a[QUERIES_EACH];
 #pragma unroll
@@ -121,21 +176,26 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
         total[r] = 0.0f;
         a[r] = (float4)(0.0f);
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 1
-    for (int k0 = 0; k0 < TOKENS; k0 += KEYS) {
-        const int count = min(KEYS, TOKENS - k0);
+    for (int round = 0; round < ROUNDS; round++) {
+        const int k0 = round * KEYS, count = min(KEYS, TOKENS - k0);
         float s[KEYS_EACH][QUERIES_EACH], now[8];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        load_columns(k, KEY_WIDTH, KEY_TILE * KEY_TILES, KEY_TILES, qkv, pad, k0, c + D, x0, y0, n, 1.0f, there, arg);
-        for (int e = id; e < KEYS * D4; e += ITEMS)
-            v[e] = quad_of(qkv, pad, k0 + e / D4, c + 2 * D + e % D4 * 4, x0, y0, n, there, arg);
-        barrier(CLK_LOCAL_MEM_FENCE);
+#if ROUNDS > 1
+        if (round + 1 < ROUNDS) {
+            FETCH_COLUMNS(next_k, KEY_COLUMNS, KEY_TILES, k0 + KEYS, c + D);
+            FETCH_VALUES(next_v, k0 + KEYS, c + 2 * D);
+        }
+        __local const float4 *v = values + round % 2 * VALUE_SIZE;
+#else
+        __local const float4 *v = values;
+#endif
         if (scores) {
 #pragma unroll
             for (int j = 0; j < KEYS_EACH; j++) {
                 const int t = min(k0 + tile + j * KEY_TILES, TOKENS - 1), at = t / WS * SPAN + t % WS;
 #pragma unroll
-                for (int r = 0; r < QUERIES_EACH; r++) s[j][r] = table[at - place[r]];
+                for (int r = 0; r < QUERIES_EACH; r++) s[j][r] = table[at - PLACE(r)];
             }
 #pragma unroll 8
             for (int d = 0; d < D; d++) {
@@ -190,6 +250,12 @@ window(__global T *out, __global const T *qkv, __global const float *pad, __glob
             }
             if (tile == 0) write_pair(f, change, lo, hi);
         }
+#if ROUNDS > 1
+        if (round + 1 < ROUNDS) {
+            KEEP_COLUMNS(k, KEY_WIDTH, KEY_COLUMNS, next_k, 1.0f);
+            KEEP_VALUES(values + (round + 1) % 2 * VALUE_SIZE, next_v);
+        }
+#endif
         barrier(CLK_LOCAL_MEM_FENCE);
         if (sums) {
             float f[8];

@@ -78,8 +78,10 @@ static size_t bytes_of(const tiles *t, int ws) {
     int query_width = (2 * t->query_tiles | 1) * 4, key_width = (t->key_tile / 4 * t->key_tiles | 1) * 4;
     int keys = IST_WINDOW_HEAD * key_width, weights = t->keys * query_width, span = 2 * ws - 1;
     int rows = IST_WINDOW_HEAD + t->key_tiles + 1; /* queries, maxima, factors */
-    return sizeof(float) *
-           (size_t)(rows * query_width + (keys > weights ? keys : weights) + span * span + t->keys * IST_WINDOW_HEAD);
+    int values = t->keys * IST_WINDOW_HEAD;
+    const bool rounds = t->keys < ws * ws; /* more than one: the next one's keys and values have places of their own */
+    const int round = rounds ? keys + weights + 2 * values : (keys > weights ? keys : weights) + values;
+    return sizeof(float) * (size_t)(rows * query_width + span * span + round);
 }
 
 /* As many queries a group as local memory has room for; where it has too little for any, a group of none. */
