@@ -51,7 +51,7 @@ ist_epilogue_args ist_dwconv_epilogue_of(const ist_conv *q) {
 }
 
 void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
-                       ist_arg by_value, const ist_arg *last) {
+                       ist_arg by_value, const ist_arg *last, int count) {
     const ist_conv_opts *o = &q->o;
     const ist_arg args[] = {IST_IN(q->x),
                             IST_IN(weights),
@@ -65,7 +65,7 @@ void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor
     l->kernel = "dwconv";
     l->arg_count = (int)(sizeof args / sizeof args[0]);
     memcpy(l->args, args, sizeof args);
-    if (last) l->args[l->arg_count++] = *last;
+    for (int i = 0; i < count; i++) l->args[l->arg_count++] = last[i];
     double elem = ist_plan_half(p) ? 2 : 4, out = (double)ist_pixels(q->y) * q->y.c;
     l->flops = 2.0 * out * q->filter.kh * q->filter.kw;
     l->bytes = elem * ((double)ist_pixels(q->x) * q->x.c + out);

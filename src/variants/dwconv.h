@@ -23,9 +23,9 @@ bool ist_dwconv_aligned(const ist_conv *q, int width);
 ist_conv_shape ist_dwconv_shape_of(const ist_conv *q);
 ist_epilogue_args ist_dwconv_epilogue_of(const ist_conv *q);
 
-/* Adds what is the same for all kernels: operands, counts; `by_value` is an IST_STRUCT, `last` what a kernel takes behind
- * it, or nothing. */
+/* Adds what is the same for all kernels: operands, counts; `by_value` is an IST_STRUCT, `last` the `count` arguments that
+ * a kernel takes behind it. */
 void ist_dwconv_launch(ist_plan *p, const ist_conv *q, ist_launch *l, ist_tensor weights, ist_tensor bias,
-                       ist_arg by_value, const ist_arg *last);
+                       ist_arg by_value, const ist_arg *last, int count);
 
 #endif

@@ -11,6 +11,7 @@ typedef struct ist_dwconv_args {
     int blocks;        /* vectors of VL channels of a pixel */
     int strips, bands; /* of a map: strips of COLS pixels of a line; bands of ROWS lines (portable/dwconv_strip) */
     ist_padding_reuse_args in, out; /* rows of the input and of the output that are left out */
+    float norm_eps;                 /* NORM_LANES */
 } ist_dwconv_args;
 
 #endif

@@ -79,7 +79,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                            .segments = c.segments,
                                            .backwards = ist_plan_work_turn(p)};
     ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_ring_args, &by_value),
-                      &(ist_arg)IST_INOUT(ist_plan_work_queue(p)));
+                      &(ist_arg)IST_INOUT(ist_plan_work_queue(p)), 1);
 }
 
 const ist_family ist_cpu_dwconv = {.takes = takes, .emit = emit};

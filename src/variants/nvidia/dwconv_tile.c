@@ -74,7 +74,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                            .blocks = blocks,
                                            .strips = t.strips,
                                            .steps = t.steps};
-    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_tile_args, &by_value), NULL);
+    ist_dwconv_launch(p, q, &l, weights, bias, (ist_arg)IST_STRUCT(dwconv_tile_args, &by_value), NULL, 0);
 }
 
 const ist_family ist_nvidia_dwconv_tile = {.takes = takes, .cost = cost, .emit = emit};

@@ -1,5 +1,6 @@
 /* Composite nodes as smaller ones: the definition of each, for machines that have no kernel for the whole. */
 #include "variants/portable/conv_tile.h"
+#include "variants/portable/dwconv.h"
 #include "variants/rounding.h"
 #include "variants/variant.h"
 #include "variants/window.h"
@@ -279,6 +280,35 @@ static void emit_norm_tile(ist_plan *p, const ist_variant *v, void *node, int wa
 /* One layer on register tiles, which count its pixels' means and deviations while they read them. */
 const ist_family ist_portable_norm_tile = {
     .takes = takes_norm_tile, .cost = cost_norm_tile, .emit = emit_norm_tile, .rows = IST_REPEATS_LEFT_OUT};
+
+static ist_conv spread_of(const ist_norm_mlp *l) {
+    return (ist_conv){.label = l->label, .x = l->x, .y = l->x, .filter = l->spread, .o = {PAD_1}, .reuse = l->reuse};
+}
+
+static bool takes_norm_spread(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_norm_mlp *l = node;
+    const ist_conv q = spread_of(l);
+    (void)v;
+    return l->spread.out && l->fc2.out && ist_dwconv_norm_takes(p, &q);
+}
+
+static void emit_norm_spread(ist_plan *p, const ist_variant *v, void *node, int way) {
+    ist_norm_mlp *l = node;
+    ist_conv q = spread_of(l);
+    (void)v, (void)way;
+    q.y = ist_plan_tensor(p, l->x.n, l->x.h, l->x.w, l->x.c, IST_ELEM_T);
+    const ist_tensor normed = ist_plan_tensor(p, l->x.n, l->x.h, l->x.w, l->x.c, IST_ELEM_T);
+    ist_dwconv_norm_emit(p, &q, &l->norm, l->eps, normed);
+    const ist_padding_reuse nothing = {0}, addend = q.reuse;
+    l->reuse = q.reuse;
+    ist_tensor u =
+        conv_rows(p, normed, &l->fc1, (ist_conv_opts){.epi.act = l->act}, none, l->label, &l->reuse, nothing);
+    conv_rows(p, u, &l->fc2, (ist_conv_opts){.epi.add_before = q.y}, l->y, l->label, &l->reuse, addend);
+}
+
+/* The norm is made by the depthwise convolution in front of it, whose groups have all channels of their pixels. */
+const ist_family ist_portable_norm_spread = {
+    .takes = takes_norm_spread, .emit = emit_norm_spread, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- SAM's mask decoder ---- */
 
