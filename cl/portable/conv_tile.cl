@@ -7,7 +7,9 @@
  * [split][pixel][channels of all tiles] as floats, and portable/conv_sum adds those of all splits, in their order, and
  * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair
  * instead of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the
- * output or both. With -DNORM, without PARTS and slices, a layer norm is in front of a 1x1 convolution. Needs
+ * output or both. With -DNORM, without PARTS and slices, a layer norm is in front of a 1x1 convolution. With -DSTAGES,
+ * of a 1x1 convolution in FULL_STEPS without slices and NORM, the next step is fetched and kept in so many stages
+ * between the products: a work-item then has few registers under way, and more groups find room. Needs
  * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16),
  * ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements;
  * FULL_STEPS: they are a multiple of BK; WHOLE_Y: output channels are a multiple of four. Grid: x = tiles, those of the
@@ -21,10 +23,18 @@
 #define A_WIDTH     (BM + 4)               /* apart in the banks */
 #define OUT_OF_MAP  (-1)
 #define OWN_ROWS    (TM / SLICES) /* that a work-item finishes */
-#define AT_ONCE     (OWN_ROWS < 8 ? OWN_ROWS : 8)
+#define AT_ONCE     (OWN_ROWS < AT_ONCE_MAX ? OWN_ROWS : AT_ONCE_MAX)
 #define SLICE_ROOM  (2 * BK * (A_WIDTH + BN) / 4)
 #ifndef SLICES
 #define SLICES 1
+#endif
+#ifndef STAGES
+#define AT_ONCE_MAX 8
+#else
+#define AT_ONCE_MAX   4 /* eight rows of addends would take more registers than the steps do */
+#define FETCHES       (A_FETCHES + B_FETCHES)
+#define STAGE_FETCHES ((FETCHES + STAGES - 1) / STAGES)
+#define STAGE_INPUTS  (BK / STAGES)
 #endif
 
 #if !defined(WHOLE)
@@ -59,6 +69,21 @@
 #define MULTIPLY_ROW(r, part)                                                                                          \
     _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = fma((float4)(part), b[h], sum[r][h])
 
+/* Those of input kk of a step that begins at `column` and `row`: addressed by constants from there, since an index that
+ * is a sum takes two instructions. */
+#define PRODUCTS(kk)                                                                                                   \
+    do {                                                                                                               \
+        float4 b[TN / 4];                                                                                              \
+        _Pragma("unroll") for (int h = 0; h < TN / 4; h++) b[h] = row[(kk) * (BN / 4) + h * ACROSS];                   \
+        _Pragma("unroll") for (int g = 0; g < TM / 4; g++) {                                                           \
+            const float4 v = *(__local const float4 *)(column + (kk) * A_WIDTH + g * (BM / (TM / 4)));                 \
+            MULTIPLY_ROW(4 * g, v.s0);                                                                                 \
+            MULTIPLY_ROW(4 * g + 1, v.s1);                                                                             \
+            MULTIPLY_ROW(4 * g + 2, v.s2);                                                                             \
+            MULTIPLY_ROW(4 * g + 3, v.s3);                                                                             \
+        }                                                                                                              \
+    } while (0)
+
 #ifndef PARTS
 #define PARTS_PARAMETER __global const float *restrict unused
 #else
@@ -92,7 +117,11 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #ifdef LEFT_OUT
     if (pixels_left_out(p0, p0 + BM, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
 #endif
+#ifdef STAGES
+    const int cin = arg.shape.x_c, kw = 1, taps = 1, tap_steps = cin / BK, tap = 0;
+#else
     const int cin = arg.shape.x_c, kw = arg.shape.kw, taps = arg.shape.kh * kw, tap_steps = (cin + BK - 1) / BK;
+#endif
     const int rounds = (arg.split_steps + SLICES - 1) / SLICES;
     const int first = part + slice * rounds;
     const int end = min(first + rounds, min(part + arg.split_steps, taps * tap_steps));
@@ -108,8 +137,10 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         ix[f] = (p - line * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
         base[f] = BASE_OF(n);
     }
+#ifndef STAGES
     int tap = divided(first, arg.by_tap_steps), k = (first - tap * tap_steps) * BK, wat = tap * cin * BN;
     float4 a[A_FETCHES], b[B_FETCHES];
+#endif
 
 #define PLACE()                                                                                                        \
     do {                                                                                                               \
@@ -157,6 +188,55 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     _Pragma("unroll") for (int r = 0; r < TM; r++)
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = (float4)(0.0f);
     PLACE();
+#ifdef STAGES
+#define FETCH_ONE(v, f, k)                                                                                             \
+    do {                                                                                                               \
+        if (f < A_FETCHES)                                                                                             \
+            v = LOAD_QUAD(x + ((uint)at[f] + (k)));                                                                    \
+        else                                                                                                           \
+            v = *(__global const float4 *)(w + ((k) * BN + (id + (f - A_FETCHES) * ITEMS) * 4u));                      \
+    } while (0)
+#define KEEP_ONE(f, v)                                                                                                 \
+    do {                                                                                                               \
+        if (f < A_FETCHES) {                                                                                           \
+            column_to[f * ROWS] = (v).s0;                                                                              \
+            column_to[A_WIDTH + f * ROWS] = (v).s1;                                                                    \
+            column_to[2 * A_WIDTH + f * ROWS] = (v).s2;                                                                \
+            column_to[3 * A_WIDTH + f * ROWS] = (v).s3;                                                                \
+        } else                                                                                                         \
+            row_to[(f - A_FETCHES) * ITEMS] = (v);                                                                     \
+    } while (0)
+#define KEEP_AT(to)                                                                                                    \
+    __local float *column_to = pixels + (to) * (BK * A_WIDTH) + quad * A_WIDTH + id / QUADS;                           \
+    __local float4 *row_to = weights + (to) * (BK * BN / 4) + id
+    {
+        KEEP_AT(0);
+        _Pragma("unroll") for (int f = 0; f < FETCHES; f++) {
+            float4 v;
+            FETCH_ONE(v, f, (uint)(first * BK));
+            KEEP_ONE(f, v);
+        }
+    }
+    int now = 0;
+    const int last_k = (end - 1) * BK;
+    for (int k = first * BK; k <= last_k; k += BK) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const bool more = k < last_k;
+        __local const float *column = pixels + now * (BK * A_WIDTH) + ty * 4;
+        __local const float4 *row = weights + now * (BK * BN / 4) + tx;
+        now = 1 - now;
+        KEEP_AT(now);
+        float4 v[STAGE_FETCHES];
+        _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
+            _Pragma("unroll") for (int f = 0; f < FETCHES; f++)
+                if (kk == f / STAGE_FETCHES * STAGE_INPUTS && more)
+                    FETCH_ONE(v[f % STAGE_FETCHES], f, (uint)(k + BK));
+            PRODUCTS(kk);
+            _Pragma("unroll") for (int f = 0; f < FETCHES; f++)
+                if (kk == (f / STAGE_FETCHES + 1) * STAGE_INPUTS - 1 && more) KEEP_ONE(f, v[f % STAGE_FETCHES]);
+        }
+    }
+#else
 #if SLICES > 1
     if (first >= end) NOTHING();
     else
@@ -185,22 +265,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #if SLICES > 1
         else NOTHING();
 #endif
-        /* Addressed by constants from where the step's values begin: an index that is a sum takes two instructions. */
         __local const float *column = pixels + now * (BK * A_WIDTH) + ty * 4;
         __local const float4 *row = weights + now * (BK * BN / 4) + tx;
 #ifdef NORM
         __local const float *own = pixels + now * (BK * A_WIDTH) + id % BM;
 #endif
         _Pragma("unroll") for (int kk = 0; kk < BK; kk++) {
-            float4 b[TN / 4];
-            _Pragma("unroll") for (int h = 0; h < TN / 4; h++) b[h] = row[kk * (BN / 4) + h * ACROSS];
-            _Pragma("unroll") for (int g = 0; g < TM / 4; g++) {
-                const float4 v = *(__local const float4 *)(column + kk * A_WIDTH + g * (BM / (TM / 4)));
-                MULTIPLY_ROW(4 * g, v.s0);
-                MULTIPLY_ROW(4 * g + 1, v.s1);
-                MULTIPLY_ROW(4 * g + 2, v.s2);
-                MULTIPLY_ROW(4 * g + 3, v.s3);
-            }
+            PRODUCTS(kk);
 #ifdef NORM
             const float v = own[kk * A_WIDTH];
             seen = (float2)(seen.s0 + v, fma(v, v, seen.s1));
@@ -209,6 +280,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         now = 1 - now;
         KEEP(now);
     }
+#endif
 
     /* Sums that are stored by four as they are would have to lie in neighbouring registers all the time, which takes
      * some 20 registers more. So what the compiler cannot know to be nothing is added to them before. */

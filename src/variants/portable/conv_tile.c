@@ -43,13 +43,23 @@ static int ways(const ist_plan *p, const ist_variant *v, const void *node) {
     return parts < 1 ? 1 : parts;
 }
 
+enum { STAGES = 4 };
+
+/* Whether a step's values are fetched in STAGES, which leaves room for a fourth group of these tiles beside each other
+ * on one GPU (perf/notes/portable_gpu.md); smaller ones have it anyway and take longer with them. */
+static bool in_stages(const ist_conv_tile *r, const ist_conv *q, bool split) {
+    const bool tile = r->mr == 128 && r->nv * r->vl == 64 && slices_of(r) == 1;
+    return tile && !split && q->norm_eps == 0 && ist_conv_keeps_pixels(q) && q->filter.in % r->bk == 0 &&
+           ist_conv_tile_whole(q->x);
+}
+
 /* How many groups a compute unit has room for, from what its work-items keep: sums, the quads that they fetch and where
  * from, factors, and the rest. */
-static int side_by_side(const ist_conv_tile *r, bool normed) {
+static int side_by_side(const ist_conv_tile *r, bool normed, bool staged) {
     enum { UNIT_REGISTERS = 1 << 16, REST = 22, OF_NORM = 8, GRANULE = 8 };
     const int bn = r->nv * r->vl, items = r->items / slices_of(r);
-    const int registers = r->warps_m * r->warps_n + (2 * r->mr + bn) * r->bk / items + r->warps_m + r->warps_n + REST +
-                          (normed ? OF_NORM : 0);
+    const int fetched = (2 * r->mr + bn) * r->bk / items / (staged ? STAGES : 1);
+    const int registers = r->warps_m * r->warps_n + fetched + r->warps_m + r->warps_n + REST + (normed ? OF_NORM : 0);
     const int room = UNIT_REGISTERS / (r->items * (int)ist_round_up((size_t)registers, GRANULE));
     return room > 0 ? room : 1;
 }
@@ -57,9 +67,10 @@ static int side_by_side(const ist_conv_tile *r, bool normed) {
 /* All but that, fitted on one GPU (perf/notes/portable_gpu.md): groups that find room run side by side, those that do
  * not after them; a step takes as long as the products of all, and what nothing hides. */
 static double groups_time(const ist_plan *p, const ist_conv_tile *r, double groups, int steps, double activation,
-                          bool normed) {
+                          bool normed, bool staged) {
     const double rate = 155.4, latency = 100, product = 0.153, begin = 694, end = 16.3;
-    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r), room = side_by_side(r, normed);
+    const int bn = r->nv * r->vl, units = ist_plan_units(p), slices = slices_of(r);
+    const int room = side_by_side(r, normed, staged);
     const double sums = r->warps_m * r->warps_n, norm = normed ? 1.07 : 1;
     const double step = norm * r->mr * bn * r->bk * slices / (rate * r->speed);
     const double waves = floor(groups / (units * room)), rest = ceil((groups - waves * units * room) / units);
@@ -70,7 +81,7 @@ static double groups_time(const ist_plan *p, const ist_conv_tile *r, double grou
 }
 
 double ist_conv_tile_time(const ist_plan *p, const ist_conv_tile *r, double tiles, int steps) {
-    return IST_CONV_TILE_START + groups_time(p, r, tiles, steps, 0, false);
+    return IST_CONV_TILE_START + groups_time(p, r, tiles, steps, 0, false, false);
 }
 
 double ist_conv_tile_activation(ist_act act) {
@@ -87,7 +98,8 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
     if (ist_device_facts(ist_plan_device(p))->type == IST_DEVICE_CPU)
         return 100 * tiles * r->mr * bn * r->bk * (slices_of(r) * ist_div_up(steps, slices_of(r))) * way / cycle;
     const double activation = way > 1 ? 0 : ist_conv_tile_activation(q.o->epi.act);
-    return IST_CONV_TILE_START + groups_time(p, r, tiles * way, steps, activation, q.norm_eps > 0) +
+    return IST_CONV_TILE_START +
+           groups_time(p, r, tiles * way, steps, activation, q.norm_eps > 0, in_stages(r, node, way > 1)) +
            (way > 1 ? IST_CONV_TILE_NEXT + (1 + way) * pixels * q.f.out * sum : 0);
 }
 
@@ -149,14 +161,15 @@ static bool full_steps(const ist_conv_tile *r, int in) {
     return in % r->bk == 0 && r->mr == 64 && r->nv * r->vl == 64;
 }
 
-static void add_tile(ist_defines *defines, const ist_conv_tile *r, int in, ist_act act) {
+static void add_tile(ist_defines *defines, const ist_conv_tile *r, int in, ist_act act, bool staged) {
     ist_defines_add(defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s", r->mr, r->nv * r->vl, r->warps_m,
-                    r->warps_n, r->bk, (int)act, full_steps(r, in) ? " -DFULL_STEPS" : "");
+                    r->warps_n, r->bk, (int)act, staged || full_steps(r, in) ? " -DFULL_STEPS" : "");
+    if (staged) ist_defines_add(defines, " -DSTAGES=%d", STAGES);
     if (slices_of(r) > 1) ist_defines_add(defines, " -DSLICES=%d", slices_of(r));
 }
 
 static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_conv_panel *w, int splits,
-                   const rows_there *rows) {
+                   bool staged, const rows_there *rows) {
     const ist_conv_opts *o = q->o;
     const int bn = r->nv * r->vl, pixels = q->x.n * q->oh * q->ow, col_tiles = ist_div_up(q->f.out, bn);
     const int split_steps = ist_div_up(steps_of(r, q), splits);
@@ -182,7 +195,7 @@ static void launch(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
         ist_defines_add(&defines, " -DPARTS");
     else if (q->f.out % 4 == 0)
         ist_defines_add(&defines, " -DWHOLE_Y");
-    add_tile(&defines, r, q->f.in, split ? IST_ACT_NONE : o->epi.act);
+    add_tile(&defines, r, q->f.in, split ? IST_ACT_NONE : o->epi.act, staged);
     if (q->norm_eps > 0) ist_defines_add(&defines, " -DNORM");
     ist_padding_reuse_define(&defines, &rows->operand);
     ist_plan_launch(
@@ -230,7 +243,7 @@ ist_tensor ist_conv_tile_products(ist_plan *p, const ist_conv_tile *r, const cha
                                     .by_kw = ist_divider_of(1),
                                     .by_tap_steps = ist_divider_of(ist_div_up(x.c, r->bk))};
     ist_defines defines = ist_defines_of(p, "-DVL=4 -DX32 -DWHOLE -DPARTS -DMATRICES=%d", matrices);
-    add_tile(&defines, r, x.c, IST_ACT_NONE);
+    add_tile(&defines, r, x.c, IST_ACT_NONE, false);
     const size_t groups = (size_t)matrices * (size_t)ist_div_up(rows, r->mr) * (size_t)col_tiles;
     ist_plan_launch(
         p, &(ist_launch){
@@ -258,7 +271,8 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_conv_panel w;
     rows_there rows = {.operand = of->reuse, .in = ist_padding_reuse_read(of->reuse, of->x.h)};
     rows.out = ist_padding_reuse_leave_out(&of->reuse, ist_padding_reuse_conv(of->reuse, of), of->y.h);
-    if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w)) launch(p, &q, r, &w, way < 1 ? 1 : way, &rows);
+    if (ist_conv_panels_pack(p, &q, r->nv * r->vl, &w))
+        launch(p, &q, r, &w, way < 1 ? 1 : way, in_stages(r, of, way > 1), &rows);
 }
 
 const ist_family ist_portable_conv_tile = {
