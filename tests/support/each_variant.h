@@ -31,7 +31,7 @@ static int each_done[EACH_COUNT]; /* cases by each variant of the kind that is t
 /* Fewest launches of a variant that records other nodes, smaller ones or what is left of its own, whose variants its
  * launches then are; 0: it has a kernel. */
 static inline int each_nodes_of(const ist_variant *v) {
-    if (!strcmp(v->name, "norm_linear") || !strcmp(v->name, "norm_tile"))
+    if (!strcmp(v->name, "norm_linear") || !strncmp(v->name, "norm_tile", strlen("norm_tile")))
         return 1; /* a convolution that has norm's numbers in its filter */
     return !strcmp(v->name, "steps") || !strcmp(v->name, "amx_spread") ? 2 : 0;
 }
