@@ -225,6 +225,18 @@ Test(conv, squares_of_pixels) {
     }
 }
 
+/* More tiles than find room beside each other, which may be of another form then: one step and several, rests of rows
+ * and columns, addends. */
+Test(conv, more_tiles_than_room) {
+    const shape shapes[] = {{1, 230, 231, 16, 40, 1, 1, 1, 0, 0, 0, 0}, {3, 131, 137, 48, 72, 1, 1, 1, 0, 0, 0, 0}};
+    EACH(v)
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0] && !optest_small(); i++) {
+        if (strcmp(v->name, "tile_128x64") != 0) break;
+        extras x = {.act = i ? IST_ACT_GELU : IST_ACT_NONE, .before = i == 1, .after = i == 0, .slices = i == 1};
+        check_case(v, 1, shapes[i], x, IST_ELEM_T, i ? 2 : -1, 700 + i);
+    }
+}
+
 /* Few channels, with more pixels than the warps of a large device take at once. */
 Test(conv, few_channels) {
     const shape shapes[] = {
