@@ -189,6 +189,8 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int h = 0; h < TN / 4; h++) sum[r][h] = (float4)(0.0f);
     PLACE();
 #ifdef STAGES
+/* Places are sums of unsigned numbers, which are made before they become addresses: of signed ones compilers keep an
+ * address each, twice as many registers. */
 #define FETCH_ONE(v, f, k)                                                                                             \
     do {                                                                                                               \
         if (f < A_FETCHES)                                                                                             \

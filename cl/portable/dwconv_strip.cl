@@ -6,8 +6,8 @@
  * input, the output or both (goes with portable/left_out). Grid: x = vectors of channels (fastest),
  * strips of COLS, bands of ROWS, rounded up to the group; y = items.
  *
- * With -DNORM_LANES the layer norm of the result goes to `normed`: a group has one block of pixels, NORM_LANES work-items
- * all its channels. */
+ * With -DNORM_LANES the layer norm of the result goes to `normed`: a group has one block of pixels, NORM_LANES
+ * work-items all its channels. */
 #ifndef VL
 #define VL     2
 #define K      3

@@ -73,8 +73,9 @@ static inline float4 quad_of(__global const T *qkv, __global const float *pad, i
     return LOAD_QUAD(qkv, ((n * arg.h + ROW_OF(y, there)) * arg.w + x) * arg.qkv_ld + arg.qkv_c0 + c);
 }
 
-/* Rows of channels, [d][column], are loaded by 16 columns and two vectors at a time: fetch e of them is four channels from
- * channel_of on, of the token in column_of. Vector v of a row has the tokens v % tiles + (v / tiles * 4 + 0..3) * tiles. */
+/* Rows of channels, [d][column], are loaded by 16 columns and two vectors at a time: fetch e of them is four channels
+ * from channel_of on, of the token in column_of. Vector v of a row has the tokens v % tiles + (v / tiles * 4 + 0..3) *
+ * tiles. */
 static inline int column_of(int e, int columns) {
     return (e >> 1) % columns;
 }
@@ -86,7 +87,8 @@ static inline int token_of(int column, int tiles) {
     return v % tiles + (v / tiles * 4 + (column & 3)) * tiles;
 }
 
-/* How many vectors a work-item fetches of `count`, and which of them f is; those beyond `count` are zeros, of no token. */
+/* How many vectors a work-item fetches of `count`, and which of them f is; those beyond `count` are zeros, of no token.
+ */
 #define FETCHES(count)   (((count) + ITEMS - 1) / ITEMS)
 #define FETCH_INDEX(f)   ((int)get_local_id(0) + (f) * ITEMS)
 #define QUAD(t, channel) quad_of(qkv, pad, t, channel, x0, y0, n, there, arg)
