@@ -92,7 +92,7 @@ ist_padding_reuse *ist_padding_reuse_of(ist_node_kind kind, void *node, ist_tens
 }
 
 ist_padding_reuse_args ist_padding_reuse_args_of(ist_padding_reuse a, int h) {
-    if (!ist_has(a.content)) return (ist_padding_reuse_args){.step = 1, .period = 1, .past = h};
+    if (!ist_has(a.content)) return (ist_padding_reuse_args){.step = 1, .period = 1, .beyond = 1 << 30, .past = h};
     return (ist_padding_reuse_args){.content_ld = a.content.ld,
                                     .content_c0 = a.content.c0,
                                     .step = a.step,
