@@ -8,7 +8,7 @@
  * finishes. With -DMATRICES, of PARTS, there are so many maps and filters, of one tap, and a product of each pair
  * instead of splits (portable/winograd). With -DLEFT_OUT rows of a letterboxed map are left out, of the input, the
  * output or both. With -DNORM, without PARTS and slices, a layer norm is in front of a 1x1 convolution. With -DSTAGES,
- * of a 1x1 convolution in FULL_STEPS without slices and NORM, the next step is fetched and kept in so many stages
+ * of a 1x1 convolution in whole steps, without slices and NORM, the next step is fetched and kept in so many stages
  * between the products: a work-item then has few registers under way, and more groups find room. Needs
  * portable/vector with VL = 4, portable/conv_store and portable/left_out. -D BM, BN, TM, TN (4, 8 or 16), BK (8 or 16),
  * ACT: the activation; WHOLE: input channels are a multiple of four, and pixels begin at multiples of four elements;
@@ -171,17 +171,23 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) a[f] = (float4)(0.0f);                                   \
         _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) b[f] = (float4)(0.0f);                                   \
     } while (0)
+/* What was fetched goes to buffer `to` of local memory: where this work-item's values lie there, each of them, all. */
+#define KEEP_AT(to)                                                                                                    \
+    __local float *column_to = pixels + (to) * (BK * A_WIDTH) + quad * A_WIDTH + id / QUADS;                           \
+    __local float4 *row_to = weights + (to) * (BK * BN / 4) + id
+#define KEEP_PIXEL(f, v)                                                                                               \
+    do {                                                                                                               \
+        column_to[(f) * ROWS] = (v).s0;                                                                                \
+        column_to[A_WIDTH + (f) * ROWS] = (v).s1;                                                                      \
+        column_to[2 * A_WIDTH + (f) * ROWS] = (v).s2;                                                                  \
+        column_to[3 * A_WIDTH + (f) * ROWS] = (v).s3;                                                                  \
+    } while (0)
+#define KEEP_WEIGHTS(f, v) row_to[(f) * ITEMS] = (v)
 #define KEEP(to)                                                                                                       \
     do {                                                                                                               \
-        __local float *column = pixels + (to) * (BK * A_WIDTH) + quad * A_WIDTH + id / QUADS;                          \
-        __local float4 *row = weights + (to) * (BK * BN / 4) + id;                                                     \
-        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {                                                        \
-            column[f * ROWS] = a[f].s0;                                                                                \
-            column[A_WIDTH + f * ROWS] = a[f].s1;                                                                      \
-            column[2 * A_WIDTH + f * ROWS] = a[f].s2;                                                                  \
-            column[3 * A_WIDTH + f * ROWS] = a[f].s3;                                                                  \
-        }                                                                                                              \
-        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) row[f * ITEMS] = b[f];                                   \
+        KEEP_AT(to);                                                                                                   \
+        _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) KEEP_PIXEL(f, a[f]);                                     \
+        _Pragma("unroll") for (int f = 0; f < B_FETCHES; f++) KEEP_WEIGHTS(f, b[f]);                                   \
     } while (0)
 
     float4 sum[TM][TN / 4];
@@ -200,17 +206,11 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     } while (0)
 #define KEEP_ONE(f, v)                                                                                                 \
     do {                                                                                                               \
-        if (f < A_FETCHES) {                                                                                           \
-            column_to[f * ROWS] = (v).s0;                                                                              \
-            column_to[A_WIDTH + f * ROWS] = (v).s1;                                                                    \
-            column_to[2 * A_WIDTH + f * ROWS] = (v).s2;                                                                \
-            column_to[3 * A_WIDTH + f * ROWS] = (v).s3;                                                                \
-        } else                                                                                                         \
-            row_to[(f - A_FETCHES) * ITEMS] = (v);                                                                     \
+        if (f < A_FETCHES)                                                                                             \
+            KEEP_PIXEL(f, v);                                                                                          \
+        else                                                                                                           \
+            KEEP_WEIGHTS(f - A_FETCHES, v);                                                                            \
     } while (0)
-#define KEEP_AT(to)                                                                                                    \
-    __local float *column_to = pixels + (to) * (BK * A_WIDTH) + quad * A_WIDTH + id / QUADS;                           \
-    __local float4 *row_to = weights + (to) * (BK * BN / 4) + id
     {
         KEEP_AT(0);
         _Pragma("unroll") for (int f = 0; f < FETCHES; f++) {

@@ -163,7 +163,7 @@ static bool full_steps(const ist_conv_tile *r, int in) {
 
 static void add_tile(ist_defines *defines, const ist_conv_tile *r, int in, ist_act act, bool staged) {
     ist_defines_add(defines, " -DBM=%d -DBN=%d -DTM=%d -DTN=%d -DBK=%d -DACT=%d%s", r->mr, r->nv * r->vl, r->warps_m,
-                    r->warps_n, r->bk, (int)act, staged || full_steps(r, in) ? " -DFULL_STEPS" : "");
+                    r->warps_n, r->bk, (int)act, full_steps(r, in) ? " -DFULL_STEPS" : "");
     if (staged) ist_defines_add(defines, " -DSTAGES=%d", STAGES);
     if (slices_of(r) > 1) ist_defines_add(defines, " -DSLICES=%d", slices_of(r));
 }
