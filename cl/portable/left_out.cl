@@ -11,7 +11,7 @@ static inline left_out_rows rows_left_out(__global const int *content, const pad
     if (!arg.content_ld) return r;
 #endif
     /* With LEFT_OUT `content` is there, also where nothing is known of this map: then the first picture is read, and no
-     * row is beyond arg.beyond. The compiler of PoCL 6.0 ends the process over a condition here in conv_tile's loop. */
+     * row is beyond arg.beyond. Some compilers end the process over a condition here in conv_tile's loop. */
     const int rows = (content[n * arg.content_ld + arg.content_c0] + arg.step - 1) / arg.step + arg.above;
     r.first = (rows + arg.period - 1) / arg.period * arg.period + arg.after;
     r.from = r.first + arg.beyond;
