@@ -59,8 +59,8 @@
 
 #define PAIRS (PIXELS / 2)
 
-/* Each pixel's value t[] summed over the group, in every work-item, by way of `room`. A macro: some compilers end the process
- * while they inline such a function. */
+/* Each pixel's value t[] summed over the group, in every work-item, by way of `room`. A macro: some compilers end the
+ * process while they inline such a function. */
 #define SUM_PIXELS()                                                                                                   \
     do {                                                                                                               \
         _Pragma("unroll") for (int p = 0; p < PAIRS; p++) room[lane * PAIRS + p] = (float2)(t[2 * p], t[2 * p + 1]);   \
