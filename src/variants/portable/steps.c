@@ -285,11 +285,12 @@ static ist_conv spread_of(const ist_norm_mlp *l) {
     return (ist_conv){.label = l->label, .x = l->x, .y = l->x, .filter = l->spread, .o = {PAD_1}, .reuse = l->reuse};
 }
 
+/* The configuration: NULL, or pixels beyond which the two are faster apart. */
 static bool takes_norm_spread(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_norm_mlp *l = node;
     const ist_conv q = spread_of(l);
-    (void)v;
-    return l->spread.out && l->fc2.out && ist_dwconv_norm_takes(p, &q);
+    const int *most = v->config;
+    return l->spread.out && l->fc2.out && (!most || ist_pixels(l->x) <= *most) && ist_dwconv_norm_takes(p, &q);
 }
 
 static void emit_norm_spread(ist_plan *p, const ist_variant *v, void *node, int way) {
