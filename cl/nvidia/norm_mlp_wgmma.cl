@@ -10,7 +10,8 @@
  *
  * Channels lie in an order in which a work-item of four has eight of 32 in a row: z is read and y stored so.
  *
- * -D C: 64, 128 or 160. -D HID: a multiple of 128. -D DOWN. -D ACROSS: 1 or 2. */
+ * -D C: 64, 128 or 160. -D HID: a multiple of 128. -D DOWN. -D ACROSS: 1 or 2. PROJECT (with SPREAD, DOWN 1 and ACROSS 2):
+ * behind nvidia/projection, x is what its linear layer reads. */
 #define THREADS (128 * DOWN * ACROSS)
 #define BM      (64 * DOWN)
 #define BH      64 /* hidden channels at a time */
@@ -30,7 +31,14 @@
 #define W2       (RING * W1_PLACE)
 #define Z        (W2 + RING * W2_PLACE)
 #define TABLE    (Z + BM * LDZ)
-#define ALL      (TABLE + (HID + C) / 4)
+#ifdef PROJECT
+#define TAPS (TABLE + (HID + 2 * C) / 4)
+#define ALL  (TAPS + 10 * C / 4)
+#define BIAS (HID + 2 * C)
+#else
+#define ALL  (TABLE + (HID + C) / 4)
+#define BIAS (HID + C)
+#endif
 
 /* In step j, or before the first one (j below 0): asks for W1 of chunk j + 3 and W2 of chunk j + 1, if there are. */
 #define COPY_AHEAD(j)                                                                                                  \
@@ -113,11 +121,16 @@
 
 /* Group i: rows [BM i, ..) of all items. weights [HID / 64]{W1: tiles of 64 channels [64 hidden][8 pieces of 16 bytes],
  * the last of 32 as [64][4]; W2: [C][8 pieces]}, pieces of a row exchanged as nvidia/wgmma says but for the tile of 32;
- * table {b1 [HID], b2 [C]}. Other arguments as in nvidia/norm_mlp_mma. */
+ * table {b1 [HID], b2 [C]}, with PROJECT {.., p [C]}; project [C outputs][C inputs], outputs in the order in which a work-item
+ * has eight in a row. Other arguments as in nvidia/norm_mlp_mma. */
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 norm_mlp(__global half *restrict y, __global const half *restrict x, __global const uint4 *restrict weights,
          __global const float *restrict table, __global const float *restrict taps, __global const int *restrict limit,
-         __global const int *restrict content, norm_mlp_mma_args arg) {
+         __global const int *restrict content,
+#ifdef PROJECT
+         __global const half *restrict residual, __global const uint4 *restrict project,
+#endif
+         norm_mlp_mma_args arg) {
     MATRIX_SCRATCH
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int id = get_local_id(0), lane = id % 32, g = lane / 4, t = lane % 4;
@@ -127,29 +140,72 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     __local uint4 *main = memory + (shared - start) / 16;
     __local float *biases = (__local float *)(main + TABLE);
     const float eps = arg.eps;
-    if (r0 >= rows) return;
 #ifdef LEFT_OUT
-    if (pixels_left_out(r0, r0 + BM, arg.h, arg.w, content, arg.out)) return;
+    if (r0 >= rows || pixels_left_out(r0, r0 + BM, arg.h, arg.w, content, arg.out)) return;
 #endif
-#ifndef SPREAD
-    for (int i = id; i < BM * PIECES; i += THREADS) {
-        const int row = i / PIECES, c = i % PIECES;
-        const size_t from = (size_t)min(r0 + row, rows - 1) * arg.x_ld + arg.x_c0;
-        COPY16(shared + (Z + row * LDZ + c) * 16, x + from + c * 8, 16);
-    }
-#endif
-    for (int i = id; i < (HID + C) / 4; i += THREADS) COPY16(shared + (TABLE + i) * 16, table + i * 4, 16);
+    for (int i = id; i < BIAS / 4; i += THREADS) COPY16(shared + (TABLE + i) * 16, table + i * 4, 16);
+    const matrix_at from = MATRIX_AT(shared);
+    /* Weights are asked for before the limit is there. */
+#ifdef PROJECT
+    COPY_PROJECTION();
+#elif defined(SPREAD)
     COPY_COMMIT();
     COPY_AHEAD(-3);
     COPY_AHEAD(-2);
     COPY_AHEAD(-1);
-#ifdef SPREAD
+#endif
+    if (r0 >= rows) {
+        COPY_WAIT(0);
+        return;
+    }
+#ifdef PROJECT
+    const int item = r0 / 64 / arg.h, line = r0 / 64 % arg.h;
+    const int own = across * SECOND_FROM; /* channels of this warpgroup */
+    uint words[LINES][2][CHANNELS / 32][4];
+    COPY_LINES();
+    FETCH_RESIDUAL(words, own);
+    UNROLL for (int l = 0; l < LINES; l++) {
+        if (l == 0)
+            COPY_WAIT(2);
+        else if (l == 1)
+            COPY_WAIT(1);
+        else
+            COPY_WAIT(0);
+        GROUP_PUBLISH();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        PROJECT_LINE(words, l, own);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE); /* nobody multiplies */
+    COPY_AHEAD(-3);
+    COPY_AHEAD(-2);
+    PUT_LINES(words, own);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = id; i < PARTS_Z; i += THREADS) {
+        const int row = i / PIECES * ACROSS_Z, c = i % PIECES * 8;
+        eight z[ACROSS_Z];
+        Z_OF_LINES(z, row, c);
+        UNROLL for (int e = 0; e < ACROSS_Z; e++) if (row + e < 64)
+            main[Z + (row + e) * LDZ + c / 8] = pieces_of(z[e].f, 1.0f);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE); /* the lines have been read */
+    COPY_AHEAD(-1);
+#elif defined(SPREAD)
     for (int i = id; i < BM / 4 * PIECES; i += THREADS) {
         const int row = i / PIECES * 4, c = i % PIECES * 8;
         eight z[4];
         Z_OF(z, min(r0 + row, rows - 4), c);
         UNROLL for (int e = 0; e < 4; e++) main[Z + (row + e) * LDZ + c / 8] = pieces_of(z[e].f, 1.0f);
     }
+#else
+    for (int i = id; i < BM * PIECES; i += THREADS) {
+        const int row = i / PIECES, c = i % PIECES;
+        const size_t from_row = (size_t)min(r0 + row, rows - 1) * arg.x_ld + arg.x_c0;
+        COPY16(shared + (Z + row * LDZ + c) * 16, x + from_row + c * 8, 16);
+    }
+    COPY_COMMIT();
+    COPY_AHEAD(-3);
+    COPY_AHEAD(-2);
+    COPY_AHEAD(-1);
 #endif
     COPY_WAIT(2); /* z, table and W1 of the first chunk */
     GROUP_PUBLISH();
@@ -167,7 +223,6 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         SHARED_LOAD(b, shared + TABLE * 16 + (HID + c / 4 * 32 + t * 8 + c % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 8; e++) o[c + e / 4][e % 4] = across ? 0.0f : as_float(b[e / 4 * 2 + e % 2]);
     }
-    const matrix_at from = MATRIX_AT(shared);
     float u[MINE / 8][4], v[MINE / 8][4];
     uint even[MINE / 16][4], odd[MINE / 16][4];
     BIASES(u, 0);

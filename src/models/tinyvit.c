@@ -45,13 +45,11 @@ static ist_tensor merge(const ist_net *net, ist_tensor x, int layer, int stride)
     return x;
 }
 
-/* Window attention with its norm and projection; the result includes the residual. Padding tokens of a window are zeros
- * behind the norm. */
+/* Window attention with its norm, not its projection. Padding tokens of a window are zeros behind the norm. */
 static ist_tensor attention(const ist_net *net, ist_tensor x, int heads, int ws, const char *name) {
-    ist_tensor y = IST_NODE(net, NORM_WINDOW, norm_window, .label = name, .x = x, .heads = heads, .ws = ws, .eps = LN_EPS,
-                            .norm = ist_take_norm(net, "%s.norm", name), .qkv = ist_take_dense(net, "%s.qkv", name),
-                            .bias = ist_take_array(net, "%s.attention_biases", name)); /* [n,h,w,c] */
-    return ist_net_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", name);          /* [n,h,w,c] */
+    return IST_NODE(net, NORM_WINDOW, norm_window, .label = name, .x = x, .heads = heads, .ws = ws, .eps = LN_EPS,
+                    .norm = ist_take_norm(net, "%s.norm", name), .qkv = ist_take_dense(net, "%s.qkv", name),
+                    .bias = ist_take_array(net, "%s.attention_biases", name));
 }
 
 /* z + fc2(gelu(fc1(LN(z)))), 4 c between, of z = local_conv(x). */
@@ -66,8 +64,12 @@ static ist_tensor local_mlp(const ist_net *net, ist_tensor x, const char *name) 
 static ist_tensor stage(const ist_net *net, ist_tensor x, int layer, int blocks, int heads, int ws) {
     for (int b = 0; b < blocks; b++) {
         ist_name name = ist_name_of("image_encoder.layers.%d.blocks.%d", layer, b);
-        x = attention(net, x, heads, ws, ist_name_of("%s.attn", name.text).text); /* [n,h,w,c] */
-        x = local_mlp(net, x, name.text);                                         /* [n,h,w,c] */
+        ist_name attn = ist_name_of("%s.attn", name.text);
+        ist_tensor y = attention(net, x, heads, ws, attn.text); /* [n,h,w,c] */
+        ist_graph_begin(net->graph, IST_SPAN_PROJECTED_MLP, "%s", name.text);
+        x = ist_net_dense(net, y, OPTS(.epi.add_before = x), "%s.proj", attn.text); /* [n,h,w,c] */
+        x = local_mlp(net, x, name.text);                                           /* [n,h,w,c] */
+        ist_graph_end(net->graph);
         ist_net_name(net, x, "layer%d.block%d", layer, b);
     }
     return x;

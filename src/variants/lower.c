@@ -131,7 +131,7 @@ static void lower_span(ist_lowering *l, size_t region) {
         ist_plan_fail(l->plan, IST_E_UNSUPPORTED, "%s: no variant for a %s", r->label, ist_kind_of(r->kind)->name);
         return;
     }
-    ist_repeats_all(l, r->first, r->end);
+    if (!v->family->by_nodes) ist_repeats_all(l, r->first, r->end);
     ist_plan_section(l->plan, l->graph->nodes[r->first].place.section);
     ist_origin outer = ist_plan_origin(l->plan, ist_variant_origin(v));
     l->spans[region].first = ist_plan_describe(l->plan).launches;

@@ -5,6 +5,7 @@
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
 #include "variants/padding_reuse.h"
+#include "variants/span.h"
 #include "variants/variant.h"
 
 #include "base/mem.h"
@@ -101,13 +102,13 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_ti
     return t;
 }
 
-/* {b1 + W1 beta, b2}. */
-static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const char *label) {
-    int hidden = l->fc1.out;
-    float *table = calloc((size_t)(hidden + c), sizeof *table);
+/* {b1 + W1 beta, b2, p}, p: of the linear layer in front, if there is one. */
+static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, const ist_conv *in_front, int c, const char *label) {
+    int hidden = l->fc1.out, count = hidden + c * (in_front ? 2 : 1);
+    float *table = calloc((size_t)count, sizeof *table);
     ist_tensor t = {0};
     if (!table) {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d numbers", label, hidden + c);
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory for a table of %d numbers", label, count);
         return t;
     }
     for (int o = 0; o < hidden; o++) {
@@ -116,17 +117,39 @@ static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, int c, const ch
         table[o] = (float)sum;
     }
     if (l->fc2.b) memcpy(table + hidden, l->fc2.b, (size_t)c * sizeof *table);
-    t = ist_plan_const(p, table, 1, 1, 1, hidden + c, IST_ELEM_F32, label);
+    if (in_front && in_front->filter.b) memcpy(table + hidden + c, in_front->filter.b, (size_t)c * sizeof *table);
+    t = ist_plan_const(p, table, 1, 1, 1, count, IST_ELEM_F32, label);
     free(table);
     return t;
 }
 
-static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
+/* The linear layer in front, outputs in the order in which a work-item has eight in a row. */
+static ist_tensor pack_projection(ist_plan *p, const ist_filter *f, const char *label) {
+    const size_t in = (size_t)f->in, count = in * (size_t)f->out;
+    float *packed = malloc(count * sizeof *packed);
+    ist_tensor t = {0};
+    if (!packed) {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+        return t;
+    }
+    for (int o = 0; o < f->out; o++)
+        memcpy(packed + (size_t)o * in, f->w + (size_t)ist_place_channel(o) * in, in * sizeof *packed);
+    t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
+    free(packed);
+    return t;
+}
+
+/* in_front: NULL, or a linear layer with a residual that makes l->x within the launch. */
+static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile, const ist_conv *in_front) {
     const char *label = l->label;
-    ist_tensor x = l->x, y = l->y;
+    const ist_tensor x = in_front ? in_front->x : l->x, y = l->y;
+    const ist_tensor residual = in_front ? in_front->o.epi.add_before : (ist_tensor){0};
     int hidden = l->fc1.out;
     int64_t all = ist_pixels(x);
-    ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, x.c, label), taps = {0};
+    ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, in_front, x.c, label),
+               taps = {0};
+    ist_tensor project = {0};
+    if (in_front) project = pack_projection(p, &in_front->filter, label);
     if (l->spread.out) taps = ist_pack_taps(p, &l->spread, label);
     const char *spread = l->spread.out ? " -DSPREAD" : "";
     const ist_padding_reuse operand = l->reuse;
@@ -138,6 +161,7 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
                                                tile.across, spread)
                               : ist_defines_of(p, "-DC=%d -DHID=%d -DBM=%d -DBH=%d -DSTAGES=%d%s", x.c, hidden,
                                                tile.rows, tile.hidden, tile.stages, spread);
+    if (in_front) ist_defines_add(&d, " -DPROJECT");
     ist_padding_reuse_define(&d, &operand);
     const ist_norm_mlp_mma_args by_value = {.x_ld = x.ld,
                                             .x_c0 = x.c0,
@@ -148,24 +172,33 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile) {
                                             .h = x.h,
                                             .w = x.w,
                                             .eps = l->eps,
+                                            .r_ld = residual.ld,
+                                            .r_c0 = residual.c0,
                                             .in = read,
                                             .out = out};
-    ist_plan_launch(p, &(ist_launch){.label = label,
-                                     .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
-                                     .isa = tile.down
-                                                ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
-                                                : "nvidia/ptx+portable/left_out+nvidia/spread",
-                                     .defines = d.text,
-                                     .kernel = "norm_mlp",
-                                     .dims = 1,
-                                     .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
-                                     .local = {ITEMS},
-                                     .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
-                                              IST_IN(ist_plan_current_limit(p)), IST_IN(operand.content),
-                                              IST_STRUCT(norm_mlp_mma_args, &by_value)},
-                                     .arg_count = 8,
-                                     .flops = 4.0 * (double)all * hidden * x.c,
-                                     .bytes = 4.0 * (double)all * x.c});
+    const double linear = in_front ? 2.0 * x.c : 0; /* operations of an element of the map in front */
+    ist_launch launch = {.label = label,
+                         .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
+                         .isa = in_front    ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread+"
+                                              "nvidia/projection"
+                                : tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
+                                            : "nvidia/ptx+portable/left_out+nvidia/spread",
+                         .defines = d.text,
+                         .kernel = "norm_mlp",
+                         .dims = 1,
+                         .global = {(size_t)((all + tile.rows - 1) / tile.rows) * ITEMS},
+                         .local = {ITEMS},
+                         .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(taps),
+                                  IST_IN(ist_plan_current_limit(p)), IST_IN(operand.content)},
+                         .arg_count = 7,
+                         .flops = (4.0 * hidden + linear) * (double)all * x.c,
+                         .bytes = (in_front ? 6.0 : 4.0) * (double)all * x.c};
+    if (in_front) {
+        launch.args[launch.arg_count++] = (ist_arg)IST_IN(residual);
+        launch.args[launch.arg_count++] = (ist_arg)IST_IN(project);
+    }
+    launch.args[launch.arg_count++] = (ist_arg)IST_STRUCT(norm_mlp_mma_args, &by_value);
+    ist_plan_launch(p, &launch);
 }
 
 /* ---- variants ---- */
@@ -187,10 +220,56 @@ static bool takes_wgmma(const ist_plan *p, const ist_variant *v, const void *nod
 static void emit_wgmma(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_norm_mlp *l = node;
     (void)v, (void)way;
-    record(p, l, wide_tile(p, ist_pixels(l->x)));
+    record(p, l, wide_tile(p, ist_pixels(l->x)), NULL);
 }
 
 const ist_family ist_nvidia_norm_mlp_wgmma = {.takes = takes_wgmma, .emit = emit_wgmma, .rows = IST_REPEATS_LEFT_OUT};
+
+/* ---- a linear layer with a residual in front: a span ---- */
+
+static bool starts_at_eight(ist_tensor t) {
+    return t.elem == IST_ELEM_T && (t.ld | t.c0) % CHUNK == 0;
+}
+
+/* A launch less pays where one of them leaves units idle; a group's rows are a line of the map. */
+static bool takes_projected(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_spanned *s = node;
+    const int first = s->region->first;
+    if (s->region->end - first != 2) return false;
+    const ist_conv *q = ist_span_node(s, first, IST_NODE_CONV);
+    const ist_norm_mlp *l = ist_span_node(s, first + 1, IST_NODE_NORM_MLP);
+    if (!q || !l || !takes_wgmma(p, v, l) || l->x.buffer != q->y.buffer) return false;
+    const ist_epilogue *e = &q->o.epi;
+    return l->spread.out && wide_tile(p, ist_pixels(l->x)).across == 2 && l->x.w == WIDE && q->filter.kh == 1 &&
+           q->filter.kw == 1 && q->filter.in == l->x.c && q->x.h == l->x.h && q->x.w == l->x.w &&
+           starts_at_eight(q->x) && ist_has(e->add_before) && starts_at_eight(e->add_before) &&
+           e->add_before.n == l->x.n && !e->up2 && !ist_has(e->add_after) && !e->act && !e->has_lab && !q->o.exact &&
+           !(q->norm_eps > 0) && !ist_graph_leaves(s->graph, q->y.buffer, first, s->region->end);
+}
+
+static void emit_projected(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_spanned *s = node;
+    const int first = s->region->first;
+    const ist_norm_mlp *of = ist_span_node(s, first + 1, IST_NODE_NORM_MLP);
+    ist_loaded loaded[2];
+    (void)v, (void)way;
+    ist_span_enter(s, first);
+    const ist_conv *q = ist_span_load(s, first, &loaded[0]);
+    const ist_norm_mlp *l = ist_span_load(s, first + 1, &loaded[1]);
+    if (q && l && !ist_plan_status(p)) {
+        ist_norm_mlp own = *l;
+        own.x = (ist_tensor){.n = q->x.n, .h = q->x.h, .w = q->x.w, .c = q->x.c};
+        own.y = ist_span_place(s, of->y);
+        own.reuse = (ist_padding_reuse){0};
+        if (!starts_at_eight(q->x) || !starts_at_eight(own.y) || !starts_at_eight(q->o.epi.add_before))
+            ist_plan_fail(p, IST_E_STATE, "%s: maps whose pixels do not begin at multiples of eight channels", l->label);
+        record(p, &own, wide_tile(p, ist_pixels(own.x)), q);
+        ist_span_made(s, of->y, own.y);
+    }
+    for (int i = 0; i < 2; i++) ist_span_release(&loaded[i]);
+}
+
+const ist_family ist_nvidia_projected_mlp = {.takes = takes_projected, .emit = emit_projected};
 
 static bool takes_mma(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_norm_mlp *l = node;
@@ -201,7 +280,7 @@ static bool takes_mma(const ist_plan *p, const ist_variant *v, const void *node)
 static void emit_mma(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_norm_mlp *l = node;
     (void)v, (void)way;
-    record(p, l, small_tile(p, ist_pixels(l->x), l->x.c, l->fc1.out));
+    record(p, l, small_tile(p, ist_pixels(l->x), l->x.c, l->fc1.out), NULL);
 }
 
 const ist_family ist_nvidia_norm_mlp = {.takes = takes_mma, .emit = emit_mma, .rows = IST_REPEATS_LEFT_OUT};

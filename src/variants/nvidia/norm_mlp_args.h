@@ -9,6 +9,7 @@ typedef struct ist_norm_mlp_mma_args {
     int items, rows;            /* items, rows of each */
     int h, w;                   /* the map's, for the depthwise convolution */
     float eps;
+    int r_ld, r_c0;                 /* of the residual, where a linear layer stands in front */
     ist_padding_reuse_args in, out; /* rows that are left out, of what is read and of the result */
 } ist_norm_mlp_mma_args;
 
