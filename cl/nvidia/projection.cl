@@ -47,7 +47,7 @@
  * the projection's result; zeros beside the map. */
 #define FETCH_RESIDUAL(words, first)                                                                                   \
     UNROLL for (int l = 0; l < LINES; l++) UNROLL for (int r = 0; r < 2; r++)                                          \
-        UNROLL for (int k = 0; k < CHANNELS / 32; k++) FETCH16(                                                      \
+        UNROLL for (int k = 0; k < CHANNELS / 32; k++) FETCH16(                                                        \
             (words)[l][r][k],                                                                                          \
             residual + (size_t)((item * arg.h + clamp(line - 1 + l, 0, arg.h - 1)) * 64 + row0 + 8 * r) * arg.r_ld +   \
                 arg.r_c0 + (first) + k * 32 + t * 8)
@@ -55,8 +55,8 @@
     do {                                                                                                               \
         const matrix_at rows = from + (uint)((l)*K_TILES * (64 * 8)), w = from + (uint)(W2 + (first)*8);               \
         const uint inside = (uint)(line - 1 + (l)) < (uint)arg.h ? ~0u : 0;                                            \
-        float s[CHANNELS / 8][4];                                                                                    \
-        UNROLL for (int c = 0; c < CHANNELS / 8; c++) {                                                              \
+        float s[CHANNELS / 8][4];                                                                                      \
+        UNROLL for (int c = 0; c < CHANNELS / 8; c++) {                                                                \
             UNROLL for (int e = 0; e < 4; e++) s[c][e] = 0.0f;                                                         \
             GROUP_TAKE(s, c);                                                                                          \
         }                                                                                                              \
@@ -65,8 +65,8 @@
                                                                w + (uint)(k / 4 * (C * 8) + k % 4 * 2));               \
         GROUP_COMMIT();                                                                                                \
         GROUP_WAIT(0);                                                                                                 \
-        UNROLL for (int c = 0; c < CHANNELS / 8; c++) GROUP_TAKE(s, c);                                              \
-        UNROLL for (int r = 0; r < 2; r++) UNROLL for (int k = 0; k < CHANNELS / 32; k++)                            \
+        UNROLL for (int c = 0; c < CHANNELS / 8; c++) GROUP_TAKE(s, c);                                                \
+        UNROLL for (int r = 0; r < 2; r++) UNROLL for (int k = 0; k < CHANNELS / 32; k++)                              \
             UNROLL for (int e = 0; e < 4; e++) {                                                                       \
                 const float2 b = *(__local const float2 *)(biases + HID + C + (first) + k * 32 + t * 8 + e * 2);       \
                 const float2 v = floats_of((words)[l][r][k][e]) + b +                                                  \
@@ -76,7 +76,7 @@
     } while (0)
 #define PUT_LINES(words, first)                                                                                        \
     UNROLL for (int l = 0; l < LINES; l++) UNROLL for (int r = 0; r < 2; r++)                                          \
-        UNROLL for (int k = 0; k < CHANNELS / 32; k++) main[MADE + (l * 64 + row0 + 8 * r) * PIECES + (first) / 8 +  \
+        UNROLL for (int k = 0; k < CHANNELS / 32; k++) main[MADE + (l * 64 + row0 + 8 * r) * PIECES + (first) / 8 +    \
                                                               k * 4 + t] =                                             \
             (uint4)((words)[l][r][k][0], (words)[l][r][k][1], (words)[l][r][k][2], (words)[l][r][k][3])
 
@@ -101,7 +101,7 @@
                 SHARED_LOAD(raw, shared + (MADE + (ky * 64 + (in ? (px) + i - 1 : 0)) * PIECES + (c) / 8) * 16);       \
                 UNROLL for (int e = 0; e < 4; e++) raw[e] = in ? raw[e] : 0u;                                          \
                 const eight v = eight_of(raw);                                                                         \
-                UNROLL for (int kx = 0; kx < 3; kx++) if (i - kx >= 0 && i - kx < ACROSS_Z) {                                 \
+                UNROLL for (int kx = 0; kx < 3; kx++) if (i - kx >= 0 && i - kx < ACROSS_Z) {                          \
                     UNROLL for (int e = 0; e < 8; e++)(to)[i - kx].f[e] =                                              \
                         fma(v.f[e], as_float(w[kx][e]), (to)[i - kx].f[e]);                                            \
                 }                                                                                                      \
