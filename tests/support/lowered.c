@@ -2,6 +2,7 @@
 #include "support/lowered.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 void lowered_begin(lowered *l) {
     ist_error err = {0};
@@ -34,4 +35,24 @@ ist_tensor lowered_place(const lowered *l, ist_tensor value) {
 void lowered_end(lowered *l) {
     ist_lowering_close(&l->lowering);
     ist_graph_close(&l->graph);
+}
+
+void lowered_put_channels(ref_map from, ref_map to, int c0) {
+    for (int i = 0; i < from.n * from.h * from.w; i++)
+        memcpy(to.v + (size_t)i * (size_t)to.c + c0, from.v + (size_t)i * (size_t)from.c,
+               (size_t)from.c * sizeof(float));
+}
+
+void lowered_check_items(optest *t, const char *what, ist_tensor place, ref_map want, double rtol, double atol,
+                         int items) {
+    ref_map before = optest_random(t, want.n, want.h, want.w, want.c);
+    cr_assert_eq(ist_plan_write_f32(t->plan, place, before.v, &t->err), IST_OK, "%s", t->err.text);
+    cr_assert_eq(ist_plan_replay(t->plan, &t->err), IST_OK, "%s", t->err.text);
+    ref_map got = optest_read(t, place);
+    const size_t good = ref_size(want) / (size_t)want.n * (size_t)items;
+    for (size_t i = good; i < ref_size(got); i++)
+        cr_assert_eq(got.v[i], before.v[i], "%s: value %zu, of an item beyond the %d, is %g and was %g", what, i, items,
+                     got.v[i], before.v[i]);
+    got.n = want.n = items;
+    if (items) optest_close(t, what, got, want, rtol, atol);
 }

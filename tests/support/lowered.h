@@ -25,6 +25,12 @@ void lowered_add(lowered *l, ist_node_kind kind, void *node);
 void lowered_run(lowered *l, optest *t);
 /* Where a value is, after lowered_run. */
 ist_tensor lowered_place(const lowered *l, ist_tensor value);
+/* Copies all channels to those of a wider map from c0 on. */
+void lowered_put_channels(ref_map from, ref_map to, int c0);
+/* After optest_run: replays on results that have other values, after which items up to the count are those wanted and
+ * nothing else has been written. */
+void lowered_check_items(optest *t, const char *what, ist_tensor place, ref_map want, double rtol, double atol,
+                         int items);
 /* Closes both; to be called before optest_end. */
 void lowered_end(lowered *l);
 
