@@ -203,10 +203,14 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile, const ist_conv *
 
 /* ---- variants ---- */
 
+static bool starts_at_eight(ist_tensor t) {
+    return t.elem == IST_ELEM_T && (t.ld | t.c0) % CHUNK == 0;
+}
+
 static bool layers_fit(const ist_norm_mlp *l) {
     ist_tensor x = l->x;
-    return x.elem == IST_ELEM_T && (x.ld | x.c0) % 8 == 0 && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out &&
-           l->act == IST_ACT_GELU && (!l->spread.out || (x.w % 4 == 0 && ist_pixels(x) <= SPREAD_ROWS));
+    return starts_at_eight(x) && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out && l->act == IST_ACT_GELU &&
+           (!l->spread.out || (x.w % 4 == 0 && ist_pixels(x) <= SPREAD_ROWS));
 }
 
 static bool takes_wgmma(const ist_plan *p, const ist_variant *v, const void *node) {
@@ -226,10 +230,6 @@ static void emit_wgmma(ist_plan *p, const ist_variant *v, void *node, int way) {
 const ist_family ist_nvidia_norm_mlp_wgmma = {.takes = takes_wgmma, .emit = emit_wgmma, .rows = IST_REPEATS_LEFT_OUT};
 
 /* ---- a linear layer with a residual in front: a span ---- */
-
-static bool starts_at_eight(ist_tensor t) {
-    return t.elem == IST_ELEM_T && (t.ld | t.c0) % CHUNK == 0;
-}
 
 /* A launch less pays where one of them leaves units idle; a group's rows are a line of the map. */
 static bool takes_projected(const ist_plan *p, const ist_variant *v, const void *node) {
@@ -262,7 +262,8 @@ static void emit_projected(ist_plan *p, const ist_variant *v, void *node, int wa
         own.y = ist_span_place(s, of->y);
         own.reuse = (ist_padding_reuse){0};
         if (!starts_at_eight(q->x) || !starts_at_eight(own.y) || !starts_at_eight(q->o.epi.add_before))
-            ist_plan_fail(p, IST_E_STATE, "%s: maps whose pixels do not begin at multiples of eight channels", l->label);
+            ist_plan_fail(p, IST_E_STATE, "%s: maps whose pixels do not begin at multiples of eight channels",
+                          l->label);
         record(p, &own, wide_tile(p, ist_pixels(own.x)), q);
         ist_span_made(s, of->y, own.y);
     }
@@ -294,8 +295,8 @@ static bool takes_linear(const ist_plan *p, const ist_variant *v, const void *no
     const ist_norm_mlp *l = node;
     ist_tensor x = l->x;
     (void)p, (void)v;
-    return !l->spread.out && !l->fc2.out && x.elem == IST_ELEM_T && x.c % CHUNK == 0 && x.ld % CHUNK == 0 &&
-           x.c0 % CHUNK == 0 && x.c <= MOST && ist_pixels(x) <= MOST_PIXELS;
+    return !l->spread.out && !l->fc2.out && starts_at_eight(x) && x.c % CHUNK == 0 && x.c <= MOST &&
+           ist_pixels(x) <= MOST_PIXELS;
 }
 
 static void emit_linear(ist_plan *p, const ist_variant *v, void *node, int way) {
