@@ -74,6 +74,25 @@ Test(conv_mma, warpgroups) {
         convtest_check(convtest_variant(names[i]), &shapes[i], -1, 30 + i);
 }
 
+/* One addend, which comes with the last steps of the product: where there are fewer steps than are under way and more,
+ * of half the size, one for all images, behind the limit. */
+Test(conv_mma, warpgroups_one_addend) {
+    const struct {
+        const char *variant;
+        convtest_shape shape;
+        int limit;
+    } cases[] = {
+        {"wg_128x64", {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU, .before = true}}, -1},
+        {"wg_64x64",
+         {3, 6, 6, 264, 72, 1, 1, 0, 1, {.act = IST_ACT_RELU, .lab = true, .after = true, .after_one = true}},
+         2},
+        {"wg_64x128", {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_GELU, .before = true, .up2 = true}}, -1},
+        {"wg_256x64", {1, 10, 13, 136, 40, 1, 1, 0, 1, {.act = IST_ACT_NONE, .after = true}}, -1},
+    };
+    for (unsigned i = 0; i < (optest_small() ? 2 : sizeof cases / sizeof cases[0]); i++)
+        convtest_check(convtest_variant(cases[i].variant), &cases[i].shape, cases[i].limit, 94 + i);
+}
+
 /* Warpgroups whose pixels are squares with what lies around them: of two images in one tile, and one square too few;
  * blocks of channels in turn, with addends. */
 Test(conv_mma, warpgroups_patches) {

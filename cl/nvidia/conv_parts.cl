@@ -1,5 +1,6 @@
 /* What nvidia/conv_mma and nvidia/conv_wgmma have in common: which taps of a window lie in the map, and what becomes of sums:
- * activations, addends, results. Behind nvidia/ptx; -D ACT, and Y32 where results are floats. */
+ * activations, addends, results. Behind nvidia/ptx; -D ACT, Y32 where results are floats, LAB where a learnable affine
+ * block follows the activation (`affine`). */
 #ifdef Y32
 typedef float TY;
 #else
@@ -30,6 +31,14 @@ static inline float2 activated(float2 v) {
 #else
     return v;
 #endif
+}
+
+/* What follows the activation. */
+static inline float2 affine(float2 v, const epilogue_args epi) {
+#ifdef LAB
+    v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
+#endif
+    return v;
 }
 
 /* Pixel of an addend with these flags (EPI_BEFORE_UP2; EPI_BEFORE_ONE) for pixel p of the result. */
@@ -92,3 +101,27 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
         }
     }
 }
+
+/* Results, `rows` of BN halves in local memory whose part q (16 bytes) of row r is at AT(r, q) bytes from `results`, go to
+ * pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of `count` loads some before it stores
+ * them. ROW_ITEMS work-items share a row; `rows` is a multiple of count / ROW_ITEMS. */
+#define ROW_ITEMS (BN % 64 == 0 ? 8 : 4)
+#define ROW_TURNS (BN / 8 / ROW_ITEMS)
+#define STORE_ROWS(me, count, rows, results, AT, PIXEL)                                                                \
+    do {                                                                                                               \
+        enum { EVERY = (count) / ROW_ITEMS, TURNS = (rows) / EVERY };                                                  \
+        enum { MANY = TURNS * ROW_TURNS <= 8 ? TURNS : ROW_TURNS < 8 ? 8 / ROW_TURNS : 1, SOME = TURNS % MANY ? 1 : MANY }; \
+        const int row0 = (me) / ROW_ITEMS, q0 = (me) % ROW_ITEMS, channel0 = block0 * 16 + q0 * 8;                     \
+        _Pragma("unroll") for (int i = 0; i < TURNS; i += SOME) {                                                      \
+            uint4 v[SOME][ROW_TURNS];                                                                                  \
+            _Pragma("unroll") for (int k = 0; k < SOME * ROW_TURNS; k++)                                               \
+                v[k / ROW_TURNS][k % ROW_TURNS] =                                                                      \
+                    (results)[AT(row0 + (i + k / ROW_TURNS) * EVERY, q0 + k % ROW_TURNS * ROW_ITEMS) / 16];            \
+            _Pragma("unroll") for (int k = 0; k < SOME; k++) {                                                         \
+                const int pixel = PIXEL(row0 + (i + k) * EVERY);                                                       \
+                __global T *const to = y + ((size_t)max(pixel, 0) * shape.y_ld + shape.y_c0 + channel0);               \
+                _Pragma("unroll") for (int j = 0; j < ROW_TURNS; j++) if (pixel >= 0 && channel0 + j * ROW_ITEMS * 8 < shape.y_c) \
+                    *(__global uint4 *)(to + j * ROW_ITEMS * 8) = v[k][j];                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)

@@ -310,8 +310,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #ifdef BEFORE
                         v += floats_of(*word);
 #endif
-                        v = activated(v);
-                        if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
+                        v = affine(activated(v), epi);
 #ifdef AFTER
                         v += floats_of(*word);
 #endif

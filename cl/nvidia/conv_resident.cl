@@ -27,6 +27,12 @@
 #define STEP    (BN * 128) /* bytes of a step's weights */
 #define WEIGHTS (CHUNKS * TAPS * STEP)
 #define RESULTS (64 * BN / 8) /* 16-byte parts of a tile of results */
+#if TAPS == 9
+#define ROW_PIXEL(r)                                                                                                   \
+    (y0 + (r) / 8 < lines && x0 + (r) % 8 < shape.y_w ? (n * shape.y_h + y0 + (r) / 8) * shape.y_w + x0 + (r) % 8 : -1)
+#else
+#define ROW_PIXEL(r) (pixel0 + (r) < pixels ? pixel0 + (r) : -1)
+#endif
 #define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
 #define PLACES  (WEIGHTS + BN * 4) /* results of the warpgroups, behind bias; chunks come first: they begin on 1024 bytes */
 #define CHUNKS_BYTES ((GROUPS * SLOTS * CHUNK + 1023) / 1024 * 1024)
@@ -156,8 +162,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const matrix_at from_a = MATRIX_AT_PITCH(to_chunks, PATCH_LINE * 8);
     __local const float2 *biases =
         (__local const float2 *)(memory + (weights_at - start + WEIGHTS) / 16) + lane % 4;
-    __local uint4 *results = memory + (shared - start + CHUNKS_BYTES + PLACES) / 16 + mine * RESULTS;
-    __local uint *words = (__local uint *)results;
+    __local uint4 *const results = memory + (shared - start + CHUNKS_BYTES + PLACES) / 16 + mine * RESULTS;
+    __local uint *const words = (__local uint *)results;
     const int row = me / 32 * 16 + lane / 4;
 #pragma unroll 1
     for (int turn = 0; turn < turns; turn++) {
@@ -186,33 +192,23 @@ UNROLL
         }
         /* Results are made from fragments and leave by way of local memory in rows, 16 bytes a work-item. */
 #pragma unroll
-        for (int j = 0; j < NI; j++)
+        for (int j = 0; j < NI; j++) {
+            const float2 b = biases[j * 4];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                float2 v = activated((float2)(acc[j][2 * h], acc[j][2 * h + 1]) + biases[j * 4]);
-                if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
+                const float2 v = affine(activated((float2)(acc[j][2 * h], acc[j][2 * h + 1]) + b), epi);
                 words[RESULT_AT(row + h * 8, j) / 4 + lane % 4] = halves_of(v.x, v.y);
             }
+        }
         GROUP_BARRIER(mine);
 #if TAPS == 9
         const int square = TILE(turn), n = divided(square, arg.by_squares), at = square - n * arg.squares;
         const int line = divided(at, arg.by_squares_x), y0 = line * 8, x0 = (at - line * arg.squares_x) * 8;
+        const int lines = n < items ? shape.y_h : 0;
 #else
-        const int pixel0 = TILE(turn) * 64;
+        const int pixel0 = TILE(turn) * 64, pixels = items * shape.y_h * shape.y_w;
 #endif
-#pragma unroll 4
-        for (int k = me; k < RESULTS; k += 128) {
-            const int r = k / NI, q = k % NI, c = block0 * 16 + q * 8;
-#if TAPS == 9
-            const int oy = y0 + r / 8, ox = x0 + r % 8, p = (n * shape.y_h + oy) * shape.y_w + ox;
-            const bool real = n < items && oy < shape.y_h && ox < shape.y_w;
-#else
-            const int p = pixel0 + r;
-            const bool real = p < items * shape.y_h * shape.y_w;
-#endif
-            if (real && c < shape.y_c)
-                *(__global uint4 *)(y + ((size_t)p * shape.y_ld + shape.y_c0 + c)) = results[RESULT_AT(r, q) / 16];
-        }
+        STORE_ROWS(me, 128, 64, results, RESULT_AT, ROW_PIXEL);
     }
     COPY_WAIT(0); /* no copy outlives its group */
 }

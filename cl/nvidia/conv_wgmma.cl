@@ -11,6 +11,8 @@
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
  * come while these are multiplied; 1: there are no more than 64.
  *
+ * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block.
+ *
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out);
  * channels of the result and of addends in whole parts of 16 bytes. */
@@ -43,8 +45,20 @@
 #endif
 #define B_PARTS  (BN * 8)
 #define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
-#define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results; behind it that of an addend */
-#define MAIN_BYTES (TILES_BYTES > RESULTS * 32 ? TILES_BYTES : RESULTS * 32)
+#define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results */
+#if defined(BEFORE) && defined(AFTER)
+#define AFTER_AT RESULTS /* the addend behind the activation lies behind the other one */
+#else
+#define AFTER_AT 0
+#endif
+/* One addend that fits a step's place is copied there while the last steps are multiplied; results then lie there. */
+#if !defined(PATCHES) && defined(BEFORE) + defined(AFTER) == 1 && RESULTS * 16 <= STAGE
+#define EARLY
+#define RESULTS_AT (end % STAGES * STAGE)
+#else
+#define RESULTS_AT 0
+#endif
+#define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
 /* Part q (eight channels) of a row of results, exchanged within the row so that a fragment's rows lie in different banks. */
 #define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
 
@@ -86,11 +100,36 @@
                    id + i * THREADS < real_w ? 16 : 0);                                                                \
     } while (0)
 
+/* The tile's pixels of an addend, in rows, to local memory; FLAGS as `place` wants them. */
+#define COPY_ADDEND(TO, FROM, LD, C0, FLAGS)                                                                           \
+    do {                                                                                                               \
+        const int flags = FLAGS;                                                                                       \
+        _Pragma("unroll 4") for (int k = id; k < RESULTS; k += THREADS) {                                              \
+            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = clamp(ROW_PIXEL(r), 0, all - 1);  \
+            const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
+            COPY16((TO) + RESULT_AT(r, q), (FROM) + ((size_t)at * (LD) + (C0) + c), c < shape.y_c ? 16 : 0);           \
+        }                                                                                                              \
+    } while (0)
+#ifdef BEFORE
+#define COPY_BEFORE(to)                                                                                                \
+    COPY_ADDEND(to, before, epi.before_ld, epi.before_c0, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE))
+#else
+#define COPY_BEFORE(to)
+#endif
+#ifdef AFTER
+#define COPY_AFTER(to)                                                                                                 \
+    COPY_ADDEND((to) + AFTER_AT * 16, after, epi.after_ld, epi.after_c0,                                               \
+                epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0)
+#else
+#define COPY_AFTER(to)
+#endif
+
 #ifdef PATCHES
 #define ROW_PIXEL(r) pixels[(r) / 64 * PATCH_ROWS + ((r) % 64 / 8 + 1) * PATCH_LINE + (r) % 8 + 1] /* < 0: none */
 #else
 #define ROW_PIXEL(r) (p0 + (r))
 #endif
+#define REAL_PIXEL(r) (ROW_PIXEL(r) < rows ? ROW_PIXEL(r) : -1)
 
 __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 conv(__global const T *restrict x, __global const uint4 *restrict w, __global const float *restrict bias,
@@ -116,14 +155,14 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #ifdef PATCHES
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
-        const int square = row_tile * SQUARES + i / PATCH_ROWS, n = square / arg.squares, at = square - n * arg.squares;
-        const int iy = at / arg.squares_x * 8 + i % PATCH_ROWS / PATCH_LINE - 1;
-        const int ix = at % arg.squares_x * 8 + i % PATCH_LINE - 1;
+        const int square = row_tile * SQUARES + i / PATCH_ROWS, n = divided(square, arg.by_squares);
+        const int at = square - n * arg.squares, line = divided(at, arg.by_squares_x);
+        const int iy = line * 8 + i % PATCH_ROWS / PATCH_LINE - 1;
+        const int ix = (at - line * arg.squares_x) * 8 + i % PATCH_LINE - 1;
         const bool real = n < shape.items && (uint)iy < (uint)shape.x_h && (uint)ix < (uint)shape.x_w;
         pixels[i] = real ? (n * shape.x_h + iy) * shape.x_w + ix : -1;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (row_tile * SQUARES >= items * arg.squares) return;
 #else
     const int p0 = row_tile * BM;
     int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
@@ -143,7 +182,6 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         inside[i] = inside_bits(iy, ix, shape);
 #endif
     }
-    if (p0 >= rows) return;
 #ifdef LEFT_OUT
     if (pixels_left_out(p0, p0 + BM, shape.y_h, shape.y_w, content, arg.out)) return;
 #endif
@@ -163,6 +201,15 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
         }
         COPY_COMMIT();
+    }
+#ifdef PATCHES
+    const bool beyond = row_tile * SQUARES >= items * arg.squares;
+#else
+    const bool beyond = p0 >= rows;
+#endif
+    if (beyond) { /* not before, since the limit is only there when the first copies are under way */
+        COPY_WAIT(0); /* no copy outlives its group */
+        return;
     }
 
     float acc[EACH][NI][4];
@@ -200,6 +247,12 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             COPY_PIXELS(step + LATER, to);
 #endif
         }
+#ifdef EARLY
+        if (step == max(end - LATER, 0)) {
+            COPY_BEFORE(shared + RESULTS_AT);
+            COPY_AFTER(shared + RESULTS_AT);
+        }
+#endif
 #ifdef PATCHES
 #if PATCHES > 1
         if (tap > 0 && tap <= SLICES && (block + 1) * TAPS < end) COPY_PATCHES(block + 1, (tap - 1) * SLICE, SLICE);
@@ -218,56 +271,36 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    /* Addends come to local memory in rows, results are made from fragments and leave it in rows, 16 bytes a work-item. */
-    const bool early = epi.flags & EPI_BEFORE, late = epi.flags & EPI_AFTER;
-    const bool straight = !(epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE | EPI_AFTER_ONE));
-    if (early || late) {
-#pragma unroll 1
-        for (int k = id; k < RESULTS; k += THREADS) {
-            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = clamp(ROW_PIXEL(r), 0, all - 1);
-            const int bytes = c < shape.y_c ? 16 : 0;
-            if (early)
-                COPY16(shared + RESULT_AT(r, q),
-                       before +
-                           ((size_t)(straight ? p : place(p, shape, epi.flags, arg.by_w, arg.by_h)) * epi.before_ld +
-                            epi.before_c0 + c),
-                       bytes);
-            if (late)
-                COPY16(shared + RESULTS * 16 + RESULT_AT(r, q),
-                       after + ((size_t)(straight ? p
-                                                  : place(p, shape, epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0,
-                                                          arg.by_w, arg.by_h)) *
-                                    epi.after_ld +
-                                epi.after_c0 + c),
-                       bytes);
-        }
-        COPY_COMMIT();
-        COPY_WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    /* Results are made from fragments and leave local memory in rows. */
+#if (defined(BEFORE) || defined(AFTER)) && !defined(EARLY)
+    COPY_BEFORE(shared + RESULTS_AT);
+    COPY_AFTER(shared + RESULTS_AT);
+    COPY_WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
     __local const float2 *biases = (__local const float2 *)(main + MAIN_BYTES / 16) + lane % 4;
-    __local uint *words = (__local uint *)main;
+    __local uint4 *const results = main + RESULTS_AT / 16;
+    __local uint *const words = (__local uint *)results;
     const int row = warp / 4 * (EACH * 64) + warp % 4 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < NI; j++)
+        for (int j = 0; j < NI; j++) {
+            const float2 b = biases[j * 4];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const int at = RESULT_AT(row + i * 64 + h * 8, j) / 4 + lane % 4;
-                float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + biases[j * 4];
-                if (early) v += floats_of(words[at]);
-                v = activated(v);
-                if (epi.flags & EPI_LAB) v = fma(v, (float2)(epi.lab_scale), (float2)(epi.lab_bias));
-                if (late) v += floats_of(words[at + RESULTS * 4]);
+                float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + b;
+#ifdef BEFORE
+                v += floats_of(words[at]);
+#endif
+                v = affine(activated(v), epi);
+#ifdef AFTER
+                v += floats_of(words[at + AFTER_AT * 4]);
+#endif
                 words[at] = halves_of(v.x, v.y);
             }
+        }
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 4
-    for (int k = id; k < RESULTS; k += THREADS) {
-        const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = ROW_PIXEL(r);
-        if ((uint)p < (uint)rows && c < shape.y_c)
-            *(__global uint4 *)(y + ((size_t)p * shape.y_ld + shape.y_c0 + c)) =
-                main[RESULT_AT(r, q) / 16];
-    }
+    STORE_ROWS(id, THREADS, BM, results, RESULT_AT, REAL_PIXEL);
 }

@@ -94,11 +94,8 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
     const int y0 = (int)get_group_id(0) / arg.across * HIGH, x0 = (int)get_group_id(0) % arg.across * WIDE;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint2 *tile = (__local uint2 *)(memory + (shared - start) / 16);
-#ifdef LEFT_OUT /* asked for before the limit is there */
-    const left_out_rows none = rows_left_out(content, arg.out, n), there = rows_left_out(content, arg.in, n);
-#endif
-    if (n >= *limit) return;
 #ifdef LEFT_OUT
+    const left_out_rows none = rows_left_out(content, arg.out, n), there = rows_left_out(content, arg.in, n);
     if (all_left_out(y0, min(y0 + HIGH, arg.y_h), none)) return;
 #endif
     for (int i = id; i < W_PARTS; i += THREADS) COPY16(shared + (A_PARTS + i) * 16, weights + i, 16);
@@ -113,6 +110,7 @@ mbconv(__global half *restrict y, __global const half *restrict u, __global cons
     uint2 raw[SPAN];
     FETCH_LINE(0);
     COPY_WAIT(0);
+    if (n >= *limit) return; /* which is there when what was asked for is */
     barrier(CLK_LOCAL_MEM_FENCE);
     float4 p[COLS];
 #if STRIDE == 1

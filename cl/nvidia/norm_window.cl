@@ -101,7 +101,6 @@ window(__global half *restrict out, __global const half *restrict x, __global co
     __local uint4 memory[ALL + 64]; /* from a multiple of 1024 */
     const int n = get_group_id(2), h0 = get_group_id(1) * HEADS, id = get_local_id(0), lane = id % 32, g = lane / 4,
               t = lane % 4;
-    if (n >= *limit) return;
 #ifdef LEFT_OUT
     const int first = get_group_id(0) * WINDOWS, last = min(first + WINDOWS, arg.per_map) - 1;
     if (all_left_out(first / arg.across * WS, min(last / arg.across * WS + WS, arg.h), rows_left_out(content, arg.out, n)))
@@ -125,6 +124,10 @@ window(__global half *restrict out, __global const half *restrict x, __global co
             FETCH16(a[r][k], x + (size_t)from * arg.x_ld + arg.x_c0 + k * 32 + t * 8);
     }
     COPY_HEAD(h0, 0);
+    if (n >= *limit) { /* which is there when what was asked for is */
+        COPY_WAIT(0);  /* no copy outlives its group */
+        return;
+    }
 
     UNROLL for (int r = 0; r < 2; r++) NORMALISE(a[r], place[r] >= 0);
 

@@ -39,7 +39,6 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     const int n = get_group_id(1), id = get_local_id(0), lane = id % 32, warp = id / 32, g = lane / 4, t = lane % 4;
     const int y0 = (int)get_group_id(0) / arg.across * HIGH, x0 = (int)get_group_id(0) % arg.across * WIDE;
     const uint shared = SHARED(memory);
-    if (n >= *limit) return;
 #ifdef LEFT_OUT
     if (all_left_out(y0, min(y0 + HIGH, arg.y_h), rows_left_out(content, arg.out, n))) return;
 #endif
@@ -56,6 +55,10 @@ patch(__global half *restrict y, __global const ushort *restrict x, __global con
     UNROLL for (int c = 0; c < MID / 8; c++) {
         FETCH16(b[c], first + c * 32 + lane);
         FETCH8(shift[c], bias + c * 8 + 2 * t);
+    }
+    if (n >= *limit) { /* which is there when what was asked for is */
+        COPY_WAIT(0);  /* no copy outlives its group */
+        return;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     UNROLL for (int i = 0; i < IN_H; i++) {

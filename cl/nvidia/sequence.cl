@@ -104,7 +104,6 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     const int n = get_group_id(1), rows = arg.rows;
     const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, q = lane % 4;
     const int row = get_group_id(0) / SPLIT * ROWS + warp, side = get_group_id(0) % SPLIT;
-    if (n >= *limit) return;
     const int groups = (rows + ROWS - 1) / ROWS * SPLIT, more = (int)get_group_id(0) - groups;
     if (more >= 0) {
         /* A group without rows: weights on their way to the second-level cache, in the order of their use. */
@@ -132,6 +131,12 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     float sum[SUMS][4];
     UNROLLED for (int i = 0; i < PIECES; i++) LOAD_PIECE(piece[i], stream + i * 32);
     int taken = PIECES * 32, pass = 0, batch = 0, round = 0;
+    if (n >= *limit) { /* which is there when what was asked for is */
+#if DATA
+        COPY_WAIT(0);
+#endif
+        return;
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
 #ifdef IST_PTX
     for (int s = 0; s < count; s++) {

@@ -3,6 +3,7 @@
 #define IST_VARIANTS_NVIDIA_CONV_H
 
 #include "variants/conv.h"
+#include "variants/defines.h"
 #include "variants/variant.h"
 
 /* Whether their kernels can do the problem. */
@@ -12,6 +13,8 @@ bool ist_conv_wgmma_takes(const ist_conv_problem *q);
 bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist_tensor *weights, ist_tensor *bias);
 /* Of a 1x1 convolution rows that repeat others are left out: which these are. Of others none. */
 const ist_padding_reuse *ist_conv_leave_out(ist_conv *q);
+/* What compilers are told of addends and of the affine block (cl/nvidia/conv_parts). */
+void ist_conv_wgmma_define(ist_defines *d, const ist_conv_problem *q);
 /* 64-channel steps of a tile. */
 int ist_conv_wgmma_steps(const ist_conv_problem *q);
 

@@ -33,6 +33,7 @@ typedef struct ist_conv_wgmma_args {
     ist_divider by_taps, by_kw; /* taps of the window, of a line of it */
     int blocks, steps;          /* of 16 channels; of 64 inputs */
     int squares_x, squares;     /* PATCHES: squares of a line, of an image */
+    ist_divider by_squares_x, by_squares;
     ist_padding_reuse_args out; /* LEFT_OUT: rows of the output that are not made */
 } ist_conv_wgmma_args;
 

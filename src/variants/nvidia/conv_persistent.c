@@ -70,10 +70,10 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     layout l = layout_of(ist_plan_units(p), r, q);
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
-    const char *addend = ist_has(q->o->epi.add_before) ? " -DBEFORE" : ist_has(q->o->epi.add_after) ? " -DAFTER" : "";
     ist_defines defines =
-        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DAHEAD=%d -DTAPS=%d -DACT=%d%s", bn, r->warps_m,
-                       r->warps_n, r->stages, r->stages - 3, l.taps, (int)q->o->epi.act, addend);
+        ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DAHEAD=%d -DTAPS=%d -DACT=%d", bn, r->warps_m,
+                       r->warps_n, r->stages, r->stages - 3, l.taps, (int)q->o->epi.act);
+    ist_conv_wgmma_define(&defines, q);
     bool squares = l.taps > 1;
     const ist_conv_persistent_args by_value = {.shape = ist_conv_shape_of(q),
                                                .epi = ist_conv_epilogue_of(q),

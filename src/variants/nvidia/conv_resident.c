@@ -85,6 +85,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     const bool left_out = ist_has(reuse->content) && q->oh * q->ow % PIXELS == 0; /* no tile is of two items */
     ist_defines defines = ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DSLOTS=%d -DAHEAD=%d -DTAPS=%d -DCHUNKS=%d -DACT=%d",
                                          bn, l.warpgroups, l.slots, l.slots - 2, l.taps, l.chunks, (int)q->o->epi.act);
+    ist_conv_wgmma_define(&defines, q);
     if (left_out) ist_padding_reuse_define(&defines, reuse);
     const ist_conv_resident_args by_value = {.shape = ist_conv_shape_of(q),
                                              .epi = ist_conv_epilogue_of(q),

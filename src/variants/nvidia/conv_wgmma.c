@@ -1,6 +1,6 @@
 /* Convolution rows on the matrix instructions of warpgroups with half storage: packs weights as the tiles that the
- * instruction reads and records the launch (cl/nvidia/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and for
- * windows of whole blocks of 64 channels. */
+ * instruction reads and records the launch (cl/nvidia/conv_wgmma.cl). For 1x1 convolutions on the pixels themselves and
+ * for windows of whole blocks of 64 channels. */
 #include "variants/nvidia/conv.h"
 #include "variants/divider.h"
 #include "variants/padding_reuse.h"
@@ -74,6 +74,13 @@ const ist_padding_reuse *ist_conv_leave_out(ist_conv *q) {
     if (!ist_conv_keeps_pixels(q)) q->reuse = (ist_padding_reuse){0}; /* all rows are there */
     q->reuse.left_out = ist_has(q->reuse.content);
     return &q->reuse;
+}
+
+void ist_conv_wgmma_define(ist_defines *d, const ist_conv_problem *q) {
+    const ist_epilogue *e = &q->o->epi;
+    if (ist_has(e->add_before)) ist_defines_add(d, " -DBEFORE");
+    if (ist_has(e->add_after)) ist_defines_add(d, " -DAFTER");
+    if (e->has_lab) ist_defines_add(d, " -DLAB");
 }
 
 int ist_conv_wgmma_steps(const ist_conv_problem *q) {
@@ -157,6 +164,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
+    ist_conv_wgmma_define(&defines, q);
     ist_padding_reuse_define(&defines, reuse);
     const ist_conv_wgmma_args by_value = {.shape = ist_conv_shape_of(q),
                                           .epi = ist_conv_epilogue_of(q),
@@ -170,6 +178,8 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                                           .steps = ist_conv_wgmma_steps(q),
                                           .squares_x = l.wide,
                                           .squares = l.wide * l.high,
+                                          .by_squares_x = ist_divider_of(l.wide),
+                                          .by_squares = ist_divider_of(l.wide * l.high),
                                           .out = ist_padding_reuse_args_of(*reuse, q->oh)};
     ist_conv_record(p, q, r,
                     &(ist_conv_launch){
