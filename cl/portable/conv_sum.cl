@@ -7,11 +7,13 @@ __kernel void conv_sum(__global TY *restrict y, __global const float *restrict p
                        __global const int *restrict limit, __global const int *restrict content,
                        const conv_sum_args arg) {
     const int c = get_global_id(0) * 4, p = get_global_id(1), lines = arg.shape.y_h * arg.shape.y_w;
-    if (c >= arg.shape.y_c || p >= min(arg.shape.items, *limit) * lines) return;
+    if (c >= arg.shape.y_c || p >= arg.shape.items * lines) return;
+    const int rows = min(arg.shape.items, *limit) * lines; /* used when the parts are there */
     if (pixels_left_out(p, p + 1, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
     const size_t split = (size_t)arg.shape.items * lines * arg.width;
     __global const float *from = parts + (size_t)p * arg.width + c;
     float4 v = *(__global const float4 *)(bias + c);
     for (int s = 0; s < arg.splits; s++) v += *(__global const float4 *)(from + s * split);
+    if (p >= rows) return;
     finish_quad(v, p, c, y, before, after, arg.shape, arg.epi, arg.epi.act);
 }

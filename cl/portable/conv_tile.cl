@@ -113,7 +113,12 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     parts += (size_t)get_group_id(1) * arg.shape.items * lines * arg.col_tiles * BN;
 #endif
 #endif
+#ifdef STAGES
+    const int all = rows; /* one register more, and fewer groups would find room */
     if (p0 >= rows) return;
+#else
+    const int all = arg.shape.items * lines; /* the limit is not waited for before the first step is there */
+#endif
 #ifdef LEFT_OUT
     if (pixels_left_out(p0, p0 + BM, arg.shape.y_h, arg.shape.y_w, content, arg.out)) return;
 #endif
@@ -131,7 +136,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
     const int quad = id % QUADS * 4;
     int base[A_FETCHES], iy[A_FETCHES], ix[A_FETCHES], at[A_FETCHES];
     _Pragma("unroll") for (int f = 0; f < A_FETCHES; f++) {
-        const int p = min(p0 + id / QUADS + f * ROWS, rows - 1);
+        const int p = min(p0 + id / QUADS + f * ROWS, all - 1);
         const int line = divided(p, arg.by_w), n = divided(line, arg.by_h);
         iy[f] = (line - n * arg.shape.y_h) * arg.shape.stride - arg.shape.top;
         ix[f] = (p - line * arg.shape.y_w) * arg.shape.stride - arg.shape.left;
@@ -245,6 +250,7 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #endif
         FETCH();
     KEEP(0);
+    if (p0 >= rows) return;
 #ifdef NORM
     float2 seen = (float2)(0.0f); /* sums of the channels of pixel id % BM, and of their squares */
 #endif
@@ -288,6 +294,13 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
      * some 20 registers more. So what the compiler cannot know to be nothing is added to them before. */
     const float nothing = arg.shape.kh > 0 ? 0.0f : 1.0f;
 #define SUM(i, h) sum[i][h]
+#define CHANNEL(h) (col * BN + ((h) * ACROSS + tx) * 4)
+#ifndef PARTS
+    const int last = (arg.shape.y_c - 1) / 4 * 4; /* of the channels */
+    float4 biases[TN / 4];
+    _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
+        biases[h] = *(__global const float4 *)(bias + min(CHANNEL(h), last));
+#endif
 #if SLICES > 1
     /* A slice finishes the rows i * SLICES + slice of its tile; the others' sums of them come through local memory,
      * [finishing slice][of the others][row][h][id]. */
@@ -314,7 +327,6 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
 #endif
 #define ROW(i)     ((i) * SLICES + slice)
 #define PIXEL(i)   (p0 + ROW(i) / 4 * (BM / (TM / 4)) + ty * 4 + ROW(i) % 4)
-#define CHANNEL(h) (col * BN + ((h) * ACROSS + tx) * 4)
 #ifdef NORM
     /* The filter has the norm's scale and shift, so what is left of it is that of channels x with mean m and deviation d
      * sum(w (x - m) / d) = (sum(w x) - m sum(w)) / d; sum(w) follows the biases. */
@@ -359,10 +371,6 @@ conv(__global const TX *restrict x, __global const float *restrict w, __global c
         }                                                                                                              \
         EACH_QUAD SUM(i + j, h) += t[j][h];                                                                            \
     } while (0)
-    const int last = (arg.shape.y_c - 1) / 4 * 4;
-    float4 biases[TN / 4];
-    _Pragma("unroll") for (int h = 0; h < TN / 4; h++)
-        biases[h] = *(__global const float4 *)(bias + min(CHANNEL(h), last));
     _Pragma("unroll") for (int i = 0; i < OWN_ROWS; i += AT_ONCE) {
         EACH_QUAD SUM(i + j, h) += biases[h];
         if (arg.epi.flags & EPI_BEFORE) ADD(before, before_place);
