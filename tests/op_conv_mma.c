@@ -75,7 +75,7 @@ Test(conv_mma, warpgroups) {
 }
 
 /* One addend, which comes with the last steps of the product: where there are fewer steps than are under way and more,
- * of half the size, one for all images, behind the limit. */
+ * of half the size, one for all images, behind the limit, of so few groups that more steps are under way. */
 Test(conv_mma, warpgroups_one_addend) {
     const struct {
         const char *variant;
@@ -88,6 +88,7 @@ Test(conv_mma, warpgroups_one_addend) {
          2},
         {"wg_64x128", {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_GELU, .before = true, .up2 = true}}, -1},
         {"wg_256x64", {1, 10, 13, 136, 40, 1, 1, 0, 1, {.act = IST_ACT_NONE, .after = true}}, -1},
+        {"wg_64x64", {1, 6, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .after = true}}, -1},
     };
     for (unsigned i = 0; i < (optest_small() ? 2 : sizeof cases / sizeof cases[0]); i++)
         convtest_check(convtest_variant(cases[i].variant), &cases[i].shape, cases[i].limit, 94 + i);

@@ -150,10 +150,23 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     return !ist_plan_status(p);
 }
 
+/* As many steps in local memory as find room, where each group has a compute unit to itself and there are steps enough
+ * for it to matter: more copies are under way. Not of patches, nor of the tile with which whole networks lost by it
+ * (perf/notes/gpu_convolutions). */
+static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
+    enum { LEAST = 6, PIXELS = 128, CHANNELS = 96 };
+    const int bn = r->nv * r->vl, groups = l->row_tiles * ist_div_up(q->f.out, bn);
+    const int deep = (MOST_BYTES - SPARE_BYTES) / l->copies;
+    if (l->patches || groups > ist_plan_units(p) || ist_conv_wgmma_steps(q) < LEAST || deep < LEAST) return;
+    if (r->mr == PIXELS && bn == CHANNELS) return;
+    l->stages = deep, l->local = local_bytes(r, deep * l->copies);
+}
+
 /* `reuse`: of a 1x1 convolution's rows. */
 static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_padding_reuse *reuse) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
+    deepen(p, r, q, &l);
     char patches[24] = "";
     if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d", l.patches);
     ist_tensor weights = {0}, bias = {0};
