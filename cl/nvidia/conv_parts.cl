@@ -102,15 +102,15 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
     }
 }
 
-/* Results, `rows` of BN halves in local memory whose part q (16 bytes) of row r is at AT(r, q) bytes from `results`, go to
- * pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of `count` loads some before it stores
- * them. ROW_ITEMS work-items share a row; `rows` is a multiple of count / ROW_ITEMS. */
+/* Results, `rows` of BN halves in local memory whose part q (16 bytes) of row r is at AT(r, q) bytes from `results`, go
+ * to pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of `count` loads some before it
+ * stores them. ROW_ITEMS work-items share a row; `rows` is a multiple of count / ROW_ITEMS. */
 #define ROW_ITEMS (BN % 64 == 0 ? 8 : 4)
 #define ROW_TURNS (BN / 8 / ROW_ITEMS)
 #define STORE_ROWS(me, count, rows, results, AT, PIXEL)                                                                \
     do {                                                                                                               \
-        enum { EVERY = (count) / ROW_ITEMS, TURNS = (rows) / EVERY };                                                  \
-        enum { MANY = TURNS * ROW_TURNS <= 8 ? TURNS : ROW_TURNS < 8 ? 8 / ROW_TURNS : 1, SOME = TURNS % MANY ? 1 : MANY }; \
+        enum { EVERY = (count) / ROW_ITEMS, TURNS = (rows) / EVERY, FIT = ROW_TURNS < 8 ? 8 / ROW_TURNS : 1 };         \
+        enum { SOME = TURNS <= FIT ? TURNS : TURNS % FIT ? 1 : FIT }; /* turns whose loads are together */             \
         const int row0 = (me) / ROW_ITEMS, q0 = (me) % ROW_ITEMS, channel0 = block0 * 16 + q0 * 8;                     \
         _Pragma("unroll") for (int i = 0; i < TURNS; i += SOME) {                                                      \
             uint4 v[SOME][ROW_TURNS];                                                                                  \
@@ -120,7 +120,8 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
             _Pragma("unroll") for (int k = 0; k < SOME; k++) {                                                         \
                 const int pixel = PIXEL(row0 + (i + k) * EVERY);                                                       \
                 __global T *const to = y + ((size_t)max(pixel, 0) * shape.y_ld + shape.y_c0 + channel0);               \
-                _Pragma("unroll") for (int j = 0; j < ROW_TURNS; j++) if (pixel >= 0 && channel0 + j * ROW_ITEMS * 8 < shape.y_c) \
+                const int left = pixel < 0 ? 0 : shape.y_c - channel0;                                                 \
+                _Pragma("unroll") for (int j = 0; j < ROW_TURNS; j++) if (j * ROW_ITEMS * 8 < left)                    \
                     *(__global uint4 *)(to + j * ROW_ITEMS * 8) = v[k][j];                                             \
             }                                                                                                          \
         }                                                                                                              \

@@ -105,7 +105,8 @@
     do {                                                                                                               \
         const int flags = FLAGS;                                                                                       \
         _Pragma("unroll 4") for (int k = id; k < RESULTS; k += THREADS) {                                              \
-            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8, p = clamp(ROW_PIXEL(r), 0, all - 1);  \
+            const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8;                                     \
+            const int p = clamp(ROW_PIXEL(r), 0, all - 1);                                                             \
             const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
             COPY16((TO) + RESULT_AT(r, q), (FROM) + ((size_t)at * (LD) + (C0) + c), c < shape.y_c ? 16 : 0);           \
         }                                                                                                              \
