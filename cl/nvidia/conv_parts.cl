@@ -102,12 +102,16 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
     }
 }
 
-/* Results, `rows` of BN halves in local memory whose part q (16 bytes) of row r is at AT(r, q) bytes from `results`, go
- * to pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of `count` loads some before it
- * stores them. ROW_ITEMS work-items share a row; `rows` is a multiple of count / ROW_ITEMS. */
+/* Where part q (eight channels, 16 bytes) of a row of BN halves of results lies in local memory, in bytes: exchanged within
+ * the row so that a fragment's rows lie in different banks. */
+#define RESULT_PART(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
+
+/* Row r of the `rows` of results goes to pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of
+ * `count` loads some parts before it stores them. ROW_ITEMS work-items share a row; `rows` is a multiple of
+ * count / ROW_ITEMS. */
 #define ROW_ITEMS (BN % 64 == 0 ? 8 : 4)
 #define ROW_TURNS (BN / 8 / ROW_ITEMS)
-#define STORE_ROWS(me, count, rows, results, AT, PIXEL)                                                                \
+#define STORE_ROWS(me, count, rows, results, PIXEL)                                                                    \
     do {                                                                                                               \
         enum { EVERY = (count) / ROW_ITEMS, TURNS = (rows) / EVERY, FIT = ROW_TURNS < 8 ? 8 / ROW_TURNS : 1 };         \
         enum { SOME = TURNS <= FIT ? TURNS : TURNS % FIT ? 1 : FIT }; /* turns whose loads are together */             \
@@ -116,7 +120,7 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
             uint4 v[SOME][ROW_TURNS];                                                                                  \
             _Pragma("unroll") for (int k = 0; k < SOME * ROW_TURNS; k++)                                               \
                 v[k / ROW_TURNS][k % ROW_TURNS] =                                                                      \
-                    (results)[AT(row0 + (i + k / ROW_TURNS) * EVERY, q0 + k % ROW_TURNS * ROW_ITEMS) / 16];            \
+                    (results)[RESULT_PART(row0 + (i + k / ROW_TURNS) * EVERY, q0 + k % ROW_TURNS * ROW_ITEMS) / 16];   \
             _Pragma("unroll") for (int k = 0; k < SOME; k++) {                                                         \
                 const int pixel = PIXEL(row0 + (i + k) * EVERY);                                                       \
                 __global T *const to = y + ((size_t)max(pixel, 0) * shape.y_ld + shape.y_c0 + channel0);               \

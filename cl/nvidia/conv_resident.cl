@@ -33,7 +33,6 @@
 #else
 #define ROW_PIXEL(r) (pixel0 + (r) < pixels ? pixel0 + (r) : -1)
 #endif
-#define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
 #define PLACES  (WEIGHTS + BN * 4) /* results of the warpgroups, behind bias; chunks come first: they begin on 1024 bytes */
 #define CHUNKS_BYTES ((GROUPS * SLOTS * CHUNK + 1023) / 1024 * 1024)
 
@@ -197,7 +196,7 @@ UNROLL
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const float2 v = affine(activated((float2)(acc[j][2 * h], acc[j][2 * h + 1]) + b), epi);
-                words[RESULT_AT(row + h * 8, j) / 4 + lane % 4] = halves_of(v.x, v.y);
+                words[RESULT_PART(row + h * 8, j) / 4 + lane % 4] = halves_of(v.x, v.y);
             }
         }
         GROUP_BARRIER(mine);
@@ -208,7 +207,7 @@ UNROLL
 #else
         const int pixel0 = TILE(turn) * 64, pixels = items * shape.y_h * shape.y_w;
 #endif
-        STORE_ROWS(me, 128, 64, results, RESULT_AT, ROW_PIXEL);
+        STORE_ROWS(me, 128, 64, results, ROW_PIXEL);
     }
     COPY_WAIT(0); /* no copy outlives its group */
 }

@@ -59,8 +59,6 @@
 #define RESULTS_AT 0
 #endif
 #define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
-/* Part q (eight channels) of a row of results, exchanged within the row so that a fragment's rows lie in different banks. */
-#define RESULT_AT(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
 
 #ifdef PATCHES
 /* Passes FIRST .. FIRST + COUNT over the pixels of 64 channels. */
@@ -108,7 +106,7 @@
             const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8;                                     \
             const int p = clamp(ROW_PIXEL(r), 0, all - 1);                                                             \
             const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
-            COPY16((TO) + RESULT_AT(r, q), (FROM) + ((size_t)at * (LD) + (C0) + c), c < shape.y_c ? 16 : 0);           \
+            COPY16((TO) + RESULT_PART(r, q), (FROM) + ((size_t)at * (LD) + (C0) + c), c < shape.y_c ? 16 : 0);         \
         }                                                                                                              \
     } while (0)
 #ifdef BEFORE
@@ -290,7 +288,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             const float2 b = biases[j * 4];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int at = RESULT_AT(row + i * 64 + h * 8, j) / 4 + lane % 4;
+                const int at = RESULT_PART(row + i * 64 + h * 8, j) / 4 + lane % 4;
                 float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + b;
 #ifdef BEFORE
                 v += floats_of(words[at]);
@@ -303,5 +301,5 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             }
         }
     barrier(CLK_LOCAL_MEM_FENCE);
-    STORE_ROWS(id, THREADS, BM, results, RESULT_AT, REAL_PIXEL);
+    STORE_ROWS(id, THREADS, BM, results, REAL_PIXEL);
 }
