@@ -112,6 +112,12 @@ Test(csp, on_matrix_instructions) {
         check_case((shape){2, 4, 8, 24, 10, 1}, false, 1, 72, IST_CAP_PTX_MMA);
         /* small tiles, of which even two units have enough */
         check_case((shape){1, 3, 4, 40, 24, 2}, false, -1, 73, IST_CAP_PTX_MMA);
+        /* warpgroups: tiles of 4 x 4, 8 x 4 and 8 x 8 pixels of two units */
+        check_case((shape){1, 4, 7, 136, 48, 1}, true, -1, 74, IST_CAP_PTX_MMA);
+        check_case((shape){1, 3, 4, 72, 64, 2}, false, -1, 75, IST_CAP_PTX_MMA);
+        check_case((shape){1, 7, 7, 64, 40, 1}, false, -1, 76, IST_CAP_PTX_MMA);
+        check_case((shape){2, 8, 8, 200, 64, 1}, true, 1, 77, IST_CAP_PTX_MMA);
+        check_case((shape){1, 7, 13, 64, 64, 2}, false, -1, 78, IST_CAP_PTX_MMA);
     }
     each_had_its_case(IST_NODE_CSP, IST_CAP_PTX_MMA);
 }

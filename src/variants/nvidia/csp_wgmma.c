@@ -1,0 +1,115 @@
+/* CSP blocks in one launch on the matrix instructions of warpgroups: a group computes its borders again
+ * (cl/nvidia/csp_wgmma). */
+#include "variants/fragments.h"
+#include "variants/defines.h"
+#include "variants/variant.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* The numbers of the kernel. */
+enum { ITEMS = 256, WIDE = 64, CHUNK_BYTES = 24 << 10, MOST_NECKS = 2, FRAGMENT = 8 };
+enum { LARGE_BYTES = 202 << 10 };           /* of local memory (cl/probe/ptx_wgmma.cl) */
+enum { LEAST_CHUNKS = 4, MOST_CHUNKS = 4 }; /* of the ring: one multiplies, one has, the others come */
+
+typedef struct tile {
+    int h, w, across, count, chunks; /* chunks 0: no room */
+} tile;
+
+static tile tile_of(const ist_csp *b, int h, int w) {
+    const int border = 2 * (b->necks + 1), width = w + border;
+    const int rows = (int)ist_round_up((size_t)((h + border) * width), 8);
+    const int steps = ist_div_up(b->x.c, WIDE), maps = rows * WIDE * 2 * (steps > 3 ? steps : 3);
+    const int left = LARGE_BYTES - maps - (b->necks + 3) * WIDE * 4 - 1024;
+    tile t = {h, w, .across = ist_div_up(b->x.w, w)};
+    t.count = t.across * ist_div_up(b->x.h, h);
+    t.chunks = left < 0 ? 0 : left / CHUNK_BYTES;
+    if (t.chunks > MOST_CHUNKS) t.chunks = MOST_CHUNKS;
+    if (t.chunks < LEAST_CHUNKS) t.chunks = 0;
+    return t;
+}
+
+/* The smallest of which each group has a compute unit to itself, as its memory asks; count 0: none. */
+static tile smallest(const ist_plan *p, const ist_csp *b) {
+    static const int sizes[][2] = {{4, 4}, {8, 4}, {8, 8}};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        tile t = tile_of(b, sizes[i][0], sizes[i][1]);
+        if (t.chunks && t.count * b->x.n <= ist_plan_units(p)) return t;
+    }
+    return (tile){0};
+}
+
+static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
+    const ist_csp *b = node;
+    ist_tensor x = b->x, y = b->y;
+    (void)v;
+    int c = b->last.out;
+    if (x.elem != IST_ELEM_T || c > WIDE || c <= WIDE / 2 || b->necks > MOST_NECKS) return false;
+    bool parts = (x.c | x.ld | x.c0) % FRAGMENT == 0, pairs = c % 2 == 0 && (y.ld | y.c0) % 2 == 0;
+    return parts && pairs && smallest(p, b).count;
+}
+
+/* Outputs [out0, out0 + outs) of a layer as rows from `to` on of a tile: its 64 inputs from in0 on, for one tap. */
+static void fill_tile(const ist_filter *f, int out0, int outs, int to, int in0, int tap, float *w) {
+    int taps = f->kh * f->kw;
+    for (int o = 0; o < outs; o++)
+        for (int i = 0; i < WIDE && in0 + i < f->in; i++)
+            w[ist_group_tile_at(to + o, i)] =
+                f->w[((size_t)(out0 + o) * (size_t)f->in + (size_t)(in0 + i)) * (size_t)taps + (size_t)tap];
+}
+
+/* w and bias are zeros. */
+static void pack(const ist_csp *b, float *w, float *bias) {
+    const int c = b->last.out;
+    for (int in0 = 0; in0 < b->first.in; in0 += WIDE, w += 2 * WIDE * WIDE) {
+        fill_tile(&b->first, 0, c, 0, in0, 0, w);
+        fill_tile(&b->first, c, c, WIDE, in0, 0, w);
+    }
+    for (int o = 0; o < c && b->first.b; o++) bias[o] = b->first.b[o], bias[WIDE + o] = b->first.b[c + o];
+    for (int l = 0; l <= b->necks; l++) {
+        const ist_filter *f = l < b->necks ? &b->neck[l] : &b->last;
+        for (int tap = 0; tap < 9; tap++, w += WIDE * WIDE) fill_tile(f, 0, c, 0, 0, tap, w);
+        for (int o = 0; o < c && f->b; o++) bias[(2 + l) * WIDE + o] = f->b[o];
+    }
+}
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_csp *b = node;
+    const char *label = b->label;
+    ist_tensor x = b->x, y = b->y;
+    const tile t = smallest(p, b);
+    (void)way, (void)v;
+    int c = b->last.out;
+    size_t steps = (size_t)ist_div_up(x.c, WIDE), layers = (size_t)b->necks + 1;
+    size_t count = (2 * steps + 9 * layers) * WIDE * WIDE, biases = (layers + 2) * WIDE;
+    float *w = calloc(count, sizeof *w), *bias = calloc(biases, sizeof *bias);
+    ist_tensor weights = {0}, sums = {0};
+    if (w && bias) {
+        pack(b, w, bias);
+        weights = ist_plan_const(p, w, 1, 1, 1, (int)count, IST_ELEM_T, label);
+        sums = ist_plan_const(p, bias, 1, 1, 1, (int)biases, IST_ELEM_F32, label);
+    } else {
+        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
+    }
+    free(w);
+    free(bias);
+    ist_defines d = ist_defines_of(p, "-DIN=%d -DNECKS=%d -DTILE_H=%d -DTILE_W=%d -DCHUNKS=%d -DCOPIES=%d", x.c,
+                                   b->necks, t.h, t.w, t.chunks, t.chunks - 3);
+    ist_launch l = {.label = label,
+                    .op = "nvidia/csp_wgmma",
+                    .isa = "nvidia/ptx+nvidia/wgmma",
+                    .defines = d.text,
+                    .kernel = "csp",
+                    .dims = 2,
+                    .global = {(size_t)t.count * ITEMS, (size_t)x.n},
+                    .local = {ITEMS, 1},
+                    .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(sums), IST_IN(ist_plan_current_limit(p)),
+                             IST_INT8(x.h, x.w, x.ld, x.c0, t.across, 0, 0, 0), IST_INT4(y.n, y.ld, y.c0, c)},
+                    .arg_count = 7,
+                    .flops = 2.0 * ist_pixels(x) * c * (2.0 * x.c + 9.0 * (b->necks + 1) * c),
+                    .bytes = 2.0 * ist_pixels(x) * (x.c + c)};
+    if (!ist_plan_status(p)) ist_plan_launch(p, &l);
+}
+
+const ist_family ist_nvidia_csp_wgmma = {.takes = takes, .emit = emit};
