@@ -41,7 +41,8 @@
 #define STAGE   (A_BYTES + BN * BK * 2)
 #define B_PARTS (BN * BK / 8)
 #define DEPTH   ((K * K + 2) * BN) /* floats */
-#define PITCH   (BN / 2 + 4) /* words of a pixel of the 1x1 convolution's result: fragments lie in different banks */
+/* Words of a pixel of the 1x1 convolution's result, an odd multiple of four: fragments lie in different banks. */
+#define PITCH   (BN % 16 ? BN / 2 : BN / 2 + 4)
 #define SPAN    ((COLS - 1) * STRIDE + K)
 #define PAIRS   (BN / 2)
 #define STRIPS  (TILE_W / COLS)

@@ -22,7 +22,7 @@ static const shape shapes[] = {{5, 1, 5, 10, 5}, {3, 2, 5, 5, 5}, {3, 1, 6, 14, 
 typedef struct width {
     int bn, warps_m, warps_n, stages;
 } width;
-static const width widths[] = {{64, 4, 2, 3}, {32, 4, 2, 4}, {16, 8, 1, 4}};
+static const width widths[] = {{64, 4, 2, 3}, {48, 4, 2, 4}, {32, 4, 2, 4}, {24, 8, 1, 4}, {16, 8, 1, 4}};
 
 static const shape *shape_of(const ist_filter *depth, const ist_conv_opts *o) {
     int stride = o->stride ? o->stride : 1;
