@@ -147,10 +147,15 @@ static inline void normalise(VEC *v, __global T *out, int at, __global const flo
 
 #ifdef FETCHED
 /* The kernel below for aligned fours of channels: all loads before the first use and no branch between them; lanes
- * beyond the last channel repeat it and count for nothing. -D ADD, ACT for arg.adds, arg.act; CLAMPED: arg.bound. */
+ * beyond the last channel repeat it and count for nothing. -D ADD, ACT for arg.adds, arg.act; CLAMPED: arg.bound.
+ * FILLED: pixels k of every item with filled[k] not 0 are `value` [c]. */
 __attribute__((reqd_work_group_size(GROUP, 1, 1))) __kernel void
 layernorm_fetched(__global T *out, __global const T *x, __global const T *add, __global const float *gamma,
-                  __global const float *beta, __global const int *limit, layernorm_args arg) {
+                  __global const float *beta, __global const int *limit,
+#ifdef FILLED
+                  __global const int *filled, __global const T *value,
+#endif
+                  layernorm_args arg) {
     __local float part[2 * GROUP];
     const int n = get_group_id(1), c = arg.c, items = fetch_int(limit);
     const int mine = (int)get_group_id(0) * (GROUP / LANES) + (int)get_local_id(0) / LANES;
@@ -159,6 +164,12 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
     RAW4 raw[PARTS], other[PARTS];
     float4 v[PARTS], g[PARTS], b[PARTS];
     float total = 0.0f, square = 0.0f;
+#ifdef FILLED
+    const bool given = fetch_int(filled + k) != 0;
+    RAW4 instead[PARTS];
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) instead[p] = FETCH4(value + min((p * LANES + lane) * 4, c - 4));
+#endif
 #pragma unroll
     for (int p = 0; p < PARTS; p++) raw[p] = FETCH4(x + min((p * LANES + lane) * 4, c - 4));
 #if ADD
@@ -172,6 +183,10 @@ layernorm_fetched(__global T *out, __global const T *x, __global const T *add, _
         b[p] = fetch_float4(beta + min((p * LANES + lane) * 4, c - 4));
     }
     ALL_FETCHED();
+#ifdef FILLED
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) raw[p] = given ? instead[p] : raw[p];
+#endif
 #pragma unroll
     for (int p = 0; p < PARTS; p++) {
         v[p] = VALUES4(raw[p]);

@@ -79,13 +79,14 @@
 
 /* Spans: runs of neighbouring nodes that a variant may take as one. SEQUENCE: operators on the same rows (queries,
  * tokens). TRANSITION: the last layers of a map and the downsampling behind it. STAGE: of a backbone, with the
- * downsampling behind it. PROJECTED_MLP: a linear layer with a residual, as behind attention, and the norm, MLP and
+ * downsampling behind it. FILLED_NORM: a norm behind chosen pixels that are filled. PROJECTED_MLP: a linear layer with a residual, as behind attention, and the norm, MLP and
  * convolution behind it. MASK_DECODER: two-way transformer, MLPs and upscaling of SAM; TWO_WAY: its transformer, with
  * what brings the image to the prompts. X(enumerator, name) */
 #define IST_SPAN_LIST(X)                                                                                               \
     X(SEQUENCE, sequence)                                                                                              \
     X(TRANSITION, transition)                                                                                          \
     X(STAGE, stage)                                                                                                    \
+    X(FILLED_NORM, filled_norm)                                                                                        \
     X(PROJECTED_MLP, projected_mlp)                                                                                    \
     X(MASK_DECODER, mask_decoder)                                                                                      \
     X(TWO_WAY, two_way)

@@ -121,10 +121,13 @@ static void select_queries(const ist_net *net, const ist_dfine_memory *memory, i
     anchors anchor = make_anchors(net, memory);
     ist_filter proj = ist_take_dense(net, "decoder.enc_output.proj");
     ist_tensor e = ist_net_apply(net, memory->tokens, proj, NULL, "decoder.enc_output.proj"); /* [n,1,T,D] */
-    if (ist_has(anchor.invalid)) /* these are zeroed before the projection: what is left of them is its bias */
+    const bool filled = ist_has(anchor.invalid);
+    if (filled) ist_graph_begin(net->graph, IST_SPAN_FILLED_NORM, "decoder.enc_output");
+    if (filled) /* these are zeroed before the projection: what is left of them is its bias */
         e = IST_NODE(net, FILL_ROWS, fill_rows, .label = "decoder.enc_output.mask", .x = e, .rows = anchor.invalid,
                      .filter = proj);
     e = ist_net_layer_norm(net, (ist_layer_norm){.x = e, .eps = ln_eps}, "decoder.enc_output.norm"); /* [n,1,T,D] */
+    if (filled) ist_graph_end(net->graph);
     ist_net_name(net, e, "sel.memory");
     ist_tensor scores = ist_net_dense(net, e, NULL, "decoder.enc_score_head"); /* [n,1,T,classes] */
     ist_net_name(net, scores, "sel.logits");
