@@ -6,7 +6,8 @@
  *
  * The last group keeps all values of an item in registers as keys, unsigned numbers of the same order. Radix selection
  * finds the rank of the k-th best digit by digit (three of the key, then two of the index among equal keys); the ranks
- * from it on are collected, and each counts those before it.
+ * from it on are collected, and each counts those before it. Of halves (PAIRED) a key is the value's 16 bits and those of
+ * the index, no two are equal, and three digits are enough.
  *
  * -D PER: fours of values that a work-item keeps; X_F32: x is float; ALIGNED: fours of channels of x lie at multiples
  * of their size. Group (i, n): values [i * ROWS * more.w, ..) of item n. */
@@ -18,7 +19,12 @@
 #define WARPS   (ITEMS / 32)
 #define K_MAX   512
 #define BINS    2048
-#define PASSES  5
+#if defined(IST_HALF) && !defined(X_F32) && !defined(FLAT)
+#define PAIRED
+#define PASSES 3
+#else
+#define PASSES 5
+#endif
 #ifdef FLAT
 #define ROWS ITEMS
 #else
@@ -40,6 +46,17 @@ static inline uint key_of(float v) {
     if (v != v) return as_uint(-INFINITY) ^ 0xffffffffu;
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
+
+#ifdef PAIRED
+/* Of v, which is a half: its bits as an unsigned number of the same order, above those of the index, turned round. */
+static inline uint paired_key(float v, int index) {
+    const uint b = halves_of(v != v ? -INFINITY : v, 0.0f) & 0xffffu;
+    return (b & 0x8000u ? ~b & 0xffffu : b | 0x8000u) << 16 | (0xffffu - (uint)index);
+}
+#define KEY_OF(v, index) paired_key(v, index)
+#else
+#define KEY_OF(v, index) key_of(v)
+#endif
 
 /* Adds up what the warps before this one have. */
 #ifdef IST_PTX
@@ -120,10 +137,10 @@ top_rows(__global int *index, __global float *values, __global const XT *x, vola
     for (int i = 0; i < PER; i++) {
         const int e = (i * ITEMS + id) * 4;
         const float4 v = load_shared_result((__global const float4 *)values + min(e, more.z - 4) / 4);
-        keys[4 * i] = e < total ? key_of(v.x) : 0u; /* worse than any */
-        keys[4 * i + 1] = e + 1 < total ? key_of(v.y) : 0u;
-        keys[4 * i + 2] = e + 2 < total ? key_of(v.z) : 0u;
-        keys[4 * i + 3] = e + 3 < total ? key_of(v.w) : 0u;
+        keys[4 * i] = e < total ? KEY_OF(v.x, e) : 0u; /* worse than any */
+        keys[4 * i + 1] = e + 1 < total ? KEY_OF(v.y, e + 1) : 0u;
+        keys[4 * i + 2] = e + 2 < total ? KEY_OF(v.z, e + 2) : 0u;
+        keys[4 * i + 3] = e + 3 < total ? KEY_OF(v.w, e + 3) : 0u;
     }
 #define INDEX(i)      (((i) / 4 * ITEMS + id) * 4 + (i) % 4)
 #define INDEX_KEY(i)  (0x3fffffu - (uint)INDEX(i)) /* larger is better; 22 bits */
