@@ -11,7 +11,8 @@
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
  * come while these are multiplied; 1: there are no more than 64.
  *
- * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block.
+ * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block. TOP, for POINT: the channels
+ * of the first TOP steps are those of `before`, a map of half the extents that is upsampled (nearest).
  *
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out);
@@ -72,6 +73,20 @@
                        x + (max(p, 0) * shape.x_ld + shape.x_c0 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);            \
             }                                                                                                          \
         }                                                                                                              \
+    } while (0)
+#elif defined(TOP)
+/* Steps come in order: with the first one of x the source and the places in it change. */
+#define COPY_PIXELS(STEP, SLOT)                                                                                        \
+    do {                                                                                                               \
+        if ((STEP) == TOP) {                                                                                           \
+            source = x;                                                                                                \
+            _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                         \
+                offset[i] = min(p0 + first + i * PASS, all - 1) * shape.x_ld + shape.x_c0;                             \
+        }                                                                                                              \
+        int channel = ((STEP) < TOP ? (STEP) : (STEP)-TOP) * BK + part * 8;                                            \
+        int bytes = (STEP) < TOP ? 16 : clamp(2 * (shape.x_c - channel), 0, 16);                                       \
+        _Pragma("unroll") for (int i = 0; i < PASSES; i++)                                                             \
+            COPY16(to_a + (SLOT)*STAGE + i * (PASS * 128), source + (offset[i] + channel), bytes);                     \
     } while (0)
 #elif defined(POINT)
 #define COPY_PIXELS(STEP, SLOT)                                                                                        \
@@ -165,13 +180,18 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
     const int p0 = row_tile * BM;
     int offset[PASSES]; /* of the pixel (with padding: where its window starts), in elements */
+#ifdef TOP
+    __global const T *source = before;
+#endif
 #ifndef POINT
     int inside[PASSES]; /* taps inside the map, a bit each */
 #endif
 #pragma unroll
     for (int i = 0; i < PASSES; i++) {
         int p = min(p0 + first + i * PASS, all - 1); /* rows beyond the last are made and not stored */
-#ifdef POINT
+#ifdef TOP
+        offset[i] = place(p, shape, EPI_BEFORE_UP2, arg.by_w, arg.by_h) * epi.before_ld + epi.before_c0;
+#elif defined(POINT)
         offset[i] = p * shape.x_ld + shape.x_c0;
 #else
         int line = divided(p, arg.by_w), n = divided(line, arg.by_h);

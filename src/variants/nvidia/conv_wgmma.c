@@ -162,8 +162,9 @@ static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_pro
     l->stages = deep, l->local = local_bytes(r, deep * l->copies);
 }
 
-/* `reuse`: of a 1x1 convolution's rows. */
-static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_padding_reuse *reuse) {
+/* `reuse`: of a 1x1 convolution's rows. `top_steps`: of what comes from the addend, which is a source then. */
+static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *r, const ist_padding_reuse *reuse,
+                   int top_steps) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
     deepen(p, r, q, &l);
@@ -177,7 +178,10 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
-    ist_conv_wgmma_define(&defines, q);
+    if (top_steps)
+        ist_defines_add(&defines, " -DTOP=%d", top_steps);
+    else
+        ist_conv_wgmma_define(&defines, q);
     ist_padding_reuse_define(&defines, reuse);
     const ist_conv_wgmma_args by_value = {.shape = ist_conv_shape_of(q),
                                           .epi = ist_conv_epilogue_of(q),
@@ -222,7 +226,37 @@ static double cost(const ist_plan *p, const ist_variant *v, const void *node, in
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_conv_problem q = ist_conv_problem_of(node);
     (void)way;
-    record(p, &q, v->config, ist_conv_leave_out(node));
+    record(p, &q, v->config, ist_conv_leave_out(node), 0);
 }
 
 const ist_family ist_nvidia_conv_wgmma = {.takes = takes, .cost = cost, .emit = emit, .rows = IST_REPEATS_POINTS};
+
+/* ---- a source more ---- */
+
+const ist_variant *ist_conv_wgmma_best(const ist_plan *p, const ist_conv_problem *q, int *groups) {
+    int count;
+    const ist_variant *v = ist_variants_of(IST_NODE_CONV, &count), *best = NULL;
+    double least = 0;
+    for (int i = 0; i < count; i++) {
+        if (v[i].family != &ist_nvidia_conv_wgmma) continue;
+        const double time = time_of(p, v[i].config, q);
+        if (!best || time < least) best = &v[i], least = time;
+    }
+    if (best) {
+        const ist_conv_tile *r = best->config;
+        *groups = layout_of(r, q).row_tiles * ist_div_up(q->f.out, r->nv * r->vl);
+    }
+    return best;
+}
+
+void ist_conv_wgmma_with_top(ist_plan *p, const ist_conv_problem *q, ist_tensor top) {
+    int groups;
+    ist_conv_opts o = *q->o;
+    ist_conv_problem both = *q;
+    o.epi.add_before = top;
+    o.epi.up2 = true;
+    both.o = &o;
+    const ist_variant *v = ist_conv_wgmma_best(p, q, &groups);
+    const ist_padding_reuse none = {0};
+    if (v) record(p, &both, v->config, &none, top.c / BK);
+}

@@ -1,6 +1,7 @@
 /* Top-down fusion. Nearest upsampling commutes with 1x1 convolutions, so the half of the filter that reads the upsampled
  * map runs at the low resolution; its other half and the projection before it are one matrix where that is not more
  * work. */
+#include "variants/fuse.h"
 #include "variants/rounding.h"
 #include "variants/variant.h"
 
@@ -38,7 +39,7 @@ static bool side_of(ist_plan *p, const ist_fuse *q, ist_conv_weights *w, ist_ten
     if (!q->side_filter.out) return true;
     ist_conv_weights project = ist_weights_of(p, &q->side_filter);
     if (ist_plan_status(p)) return false;
-    if (side->c <= w->out) {
+    if (ist_fuse_side_channels(q) == side->c) {
         ist_conv_weights outer = *w;
         return rewritten(p, q, composed(p, outer, project, w, &err), &err);
     }
@@ -48,23 +49,35 @@ static bool side_of(ist_plan *p, const ist_fuse *q, ist_conv_weights *w, ist_ten
     return !ist_plan_status(p);
 }
 
+int ist_fuse_side_channels(const ist_fuse *q) {
+    return q->side_filter.out && q->side.c > q->filter.out ? q->side_filter.out : q->side.c;
+}
+
+bool ist_fuse_halves(ist_plan *p, const ist_fuse *q, ist_conv_weights *top_half, ist_conv_weights *side_half,
+                     ist_tensor *side) {
+    const int out = q->filter.out, top = q->top.c;
+    ist_error err = {0};
+    ist_conv_weights all = ist_weights_of(p, &q->filter);
+    *side = q->side;
+    bool made = rewritten(p, q, all.w ? ist_part(&all, 0, out, 0, top, false, top_half, &err) : IST_E_MEMORY, &err) &&
+                rewritten(p, q, ist_part(&all, 0, out, top, q->filter.in - top, true, side_half, &err), &err) &&
+                side_of(p, q, side_half, side);
+    ist_conv_weights_free(&all);
+    return made;
+}
+
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_fuse *q = node;
-    int out = q->filter.out, top = q->top.c;
     char low[160];
-    ist_error err = {0};
-    ist_conv_weights all = ist_weights_of(p, &q->filter), w_top = {0}, w_side = {0};
-    ist_tensor side = q->side;
+    ist_conv_weights w_top = {0}, w_side = {0};
+    ist_tensor side;
     (void)v, (void)way;
     snprintf(low, sizeof low, "%s (low)", q->label);
-    if (rewritten(p, q, all.w ? ist_part(&all, 0, out, 0, top, false, &w_top, &err) : IST_E_MEMORY, &err) &&
-        rewritten(p, q, ist_part(&all, 0, out, top, q->filter.in - top, true, &w_side, &err), &err) &&
-        side_of(p, q, &w_side, &side)) {
+    if (ist_fuse_halves(p, q, &w_top, &w_side, &side)) {
         ist_epilogue epi = {.act = IST_ACT_SILU, .up2 = true};
         epi.add_before = linear(p, q->top, &w_top, (ist_tensor){0}, NULL, low);
         linear(p, side, &w_side, q->y, &epi, q->label);
     }
-    ist_conv_weights_free(&all);
     ist_conv_weights_free(&w_top);
     ist_conv_weights_free(&w_side);
 }
