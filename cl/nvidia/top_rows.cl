@@ -6,8 +6,8 @@
  *
  * The last group keeps all values of an item in registers as keys, unsigned numbers of the same order. Radix selection
  * finds the rank of the k-th best digit by digit (three of the key, then two of the index among equal keys); the ranks
- * from it on are collected, and each counts those before it. Of halves (PAIRED) a key is the value's 16 bits and those of
- * the index, no two are equal, and three digits are enough.
+ * from it on are collected, and each counts those before it. Of halves (PAIRED) a key is the value's 16 bits and those
+ * of the index, no two are equal, and three digits are enough.
  *
  * -D PER: fours of values that a work-item keeps; X_F32: x is float; ALIGNED: fours of channels of x lie at multiples
  * of their size. Group (i, n): values [i * ROWS * more.w, ..) of item n. */

@@ -17,8 +17,9 @@ const ist_padding_reuse *ist_conv_leave_out(ist_conv *q);
 void ist_conv_wgmma_define(ist_defines *d, const ist_conv_problem *q);
 /* The fastest tile for the problem, as it is estimated; *groups: of the launch. */
 const ist_variant *ist_conv_wgmma_best(const ist_plan *p, const ist_conv_problem *q, int *groups);
-/* A 1x1 convolution of channels side by side, the first of which come from `top`, a map of half the height and width that
- * is upsampled (nearest): q->x has the others, q->f reads both, and q->o has no addends. top.c is a multiple of 64. */
+/* A 1x1 convolution of channels side by side, the first of which come from `top`, a map of half the height and width
+ * that is upsampled (nearest): q->x has the others, q->f reads both, and q->o has no addends. top.c is a multiple of 64.
+ */
 void ist_conv_wgmma_with_top(ist_plan *p, const ist_conv_problem *q, ist_tensor top);
 /* 64-channel steps of a tile. */
 int ist_conv_wgmma_steps(const ist_conv_problem *q);
