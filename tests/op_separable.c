@@ -11,6 +11,7 @@
 #include <string.h>
 
 static void claim_all(void) {
+    if (!ist_variant_named(IST_NODE_SEPARABLE, "mma")) cr_skip_test("built without the variant that takes it whole");
     claim("+PTX_MMA");
 }
 TestSuite(separable_mma, .init = claim_all);
