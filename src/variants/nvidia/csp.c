@@ -1,5 +1,6 @@
 /* CSP blocks in one launch on matrix instructions: a group computes its borders again (cl/nvidia/csp). */
 #include "variants/fragments.h"
+#include "variants/nvidia/csp.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -104,20 +105,12 @@ static void pack_matrix(const ist_csp *b, const matrix_plan *m, float *room, flo
     }
 }
 
-static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
-    const ist_csp *b = node;
+void ist_csp_launch(ist_plan *p, const ist_csp *b, const ist_csp_kernel *k, float *w, size_t count, float *bias,
+                    size_t biases) {
     const char *label = b->label;
-    ist_tensor x = b->x, y = b->y;
-    matrix_plan m = matrix_plan_of(p, *(const bool *)v->config, b);
-    (void)way;
-    int c = b->last.out;
-    size_t wide = (size_t)m.cp, layers = (size_t)b->necks + 1;
-    size_t count = 2 * wide * (size_t)m.steps * CHUNK_INPUTS + layers * 9 * wide * wide, biases = (layers + 2) * wide;
-    float *w = malloc(count * sizeof *w), *bias = calloc(biases, sizeof *bias);
-    float *room = malloc(2 * wide * CHUNK_INPUTS * sizeof *room);
-    ist_tensor weights = {0}, sums = {0};
-    if (w && bias && room) {
-        pack_matrix(b, &m, room, w, bias);
+    ist_tensor x = b->x, y = b->y, weights = {0}, sums = {0};
+    const int c = b->last.out;
+    if (w && bias) {
         weights = ist_plan_const(p, w, 1, 1, 1, (int)count, IST_ELEM_T, label);
         sums = ist_plan_const(p, bias, 1, 1, 1, (int)biases, IST_ELEM_F32, label);
     } else {
@@ -125,24 +118,42 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     }
     free(w);
     free(bias);
-    free(room);
-    ist_defines d =
-        ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTILE_W=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", x.c,
-                       m.cp, b->necks, m.tile_w, m.taps, m.depth, m.chunks, m.chunks - 2);
     ist_launch l = {.label = label,
-                    .op = "nvidia/csp",
-                    .isa = "nvidia/ptx",
-                    .defines = d.text,
+                    .op = k->op,
+                    .isa = k->isa,
+                    .defines = k->defines,
                     .kernel = "csp",
                     .dims = 2,
-                    .global = {(size_t)m.tiles * ITEMS, (size_t)x.n},
+                    .global = {(size_t)k->tiles * ITEMS, (size_t)x.n},
                     .local = {ITEMS, 1},
                     .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(sums), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT8(x.h, x.w, x.ld, x.c0, m.across, 0, 0, 0), IST_INT4(y.n, y.ld, y.c0, c)},
+                             IST_INT8(x.h, x.w, x.ld, x.c0, k->across, 0, 0, 0), IST_INT4(y.n, y.ld, y.c0, c)},
                     .arg_count = 7,
                     .flops = 2.0 * ist_pixels(x) * c * (2.0 * x.c + 9.0 * (b->necks + 1) * c),
                     .bytes = 2.0 * ist_pixels(x) * (x.c + c)};
     if (!ist_plan_status(p)) ist_plan_launch(p, &l);
+}
+
+static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
+    const ist_csp *b = node;
+    matrix_plan m = matrix_plan_of(p, *(const bool *)v->config, b);
+    (void)way;
+    size_t wide = (size_t)m.cp, layers = (size_t)b->necks + 1;
+    size_t count = 2 * wide * (size_t)m.steps * CHUNK_INPUTS + layers * 9 * wide * wide, biases = (layers + 2) * wide;
+    float *w = malloc(count * sizeof *w), *bias = calloc(biases, sizeof *bias);
+    float *room = malloc(2 * wide * CHUNK_INPUTS * sizeof *room);
+    if (w && bias && room) {
+        pack_matrix(b, &m, room, w, bias);
+    } else {
+        free(w);
+        w = NULL;
+    }
+    free(room);
+    ist_defines d =
+        ist_defines_of(p, "-DIN=%d -DCP=%d -DNECKS=%d -DTILE_W=%d -DTAPS=%d -DDEPTH=%d -DCHUNKS=%d -DAHEAD=%d", b->x.c,
+                       m.cp, b->necks, m.tile_w, m.taps, m.depth, m.chunks, m.chunks - 2);
+    const ist_csp_kernel k = {"nvidia/csp", "nvidia/ptx", d.text, m.across, m.tiles};
+    ist_csp_launch(p, b, &k, w, count, bias, biases);
 }
 
 const ist_family ist_nvidia_csp = {.takes = takes, .emit = emit};

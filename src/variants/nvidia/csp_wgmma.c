@@ -1,6 +1,7 @@
 /* CSP blocks in one launch on the matrix instructions of warpgroups: a group computes its borders again
  * (cl/nvidia/csp_wgmma). */
 #include "variants/fragments.h"
+#include "variants/nvidia/csp.h"
 #include "variants/defines.h"
 #include "variants/variant.h"
 
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 
 /* The numbers of the kernel. */
-enum { ITEMS = 256, WIDE = 64, CHUNK_BYTES = 24 << 10, MOST_NECKS = 2, FRAGMENT = 8 };
+enum { WIDE = 64, CHUNK_BYTES = 24 << 10, MOST_NECKS = 2, FRAGMENT = 8 };
 enum { LARGE_BYTES = 202 << 10 };           /* of local memory (cl/probe/ptx_wgmma.cl) */
 enum { LEAST_CHUNKS = 4, MOST_CHUNKS = 4 }; /* of the ring: one multiplies, one has, the others come */
 
@@ -76,40 +77,16 @@ static void pack(const ist_csp *b, float *w, float *bias) {
 
 static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     const ist_csp *b = node;
-    const char *label = b->label;
-    ist_tensor x = b->x, y = b->y;
     const tile t = smallest(p, b);
     (void)way, (void)v;
-    int c = b->last.out;
-    size_t steps = (size_t)ist_div_up(x.c, WIDE), layers = (size_t)b->necks + 1;
+    size_t steps = (size_t)ist_div_up(b->x.c, WIDE), layers = (size_t)b->necks + 1;
     size_t count = (2 * steps + 9 * layers) * WIDE * WIDE, biases = (layers + 2) * WIDE;
     float *w = calloc(count, sizeof *w), *bias = calloc(biases, sizeof *bias);
-    ist_tensor weights = {0}, sums = {0};
-    if (w && bias) {
-        pack(b, w, bias);
-        weights = ist_plan_const(p, w, 1, 1, 1, (int)count, IST_ELEM_T, label);
-        sums = ist_plan_const(p, bias, 1, 1, 1, (int)biases, IST_ELEM_F32, label);
-    } else {
-        ist_plan_fail(p, IST_E_MEMORY, "%s: out of host memory to pack %zu weights", label, count);
-    }
-    free(w);
-    free(bias);
-    ist_defines d = ist_defines_of(p, "-DIN=%d -DNECKS=%d -DTILE_H=%d -DTILE_W=%d -DCHUNKS=%d -DCOPIES=%d", x.c,
+    if (w && bias) pack(b, w, bias);
+    ist_defines d = ist_defines_of(p, "-DIN=%d -DNECKS=%d -DTILE_H=%d -DTILE_W=%d -DCHUNKS=%d -DCOPIES=%d", b->x.c,
                                    b->necks, t.h, t.w, t.chunks, t.chunks - 3);
-    ist_launch l = {.label = label,
-                    .op = "nvidia/csp_wgmma",
-                    .isa = "nvidia/ptx+nvidia/wgmma",
-                    .defines = d.text,
-                    .kernel = "csp",
-                    .dims = 2,
-                    .global = {(size_t)t.count * ITEMS, (size_t)x.n},
-                    .local = {ITEMS, 1},
-                    .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(sums), IST_IN(ist_plan_current_limit(p)),
-                             IST_INT8(x.h, x.w, x.ld, x.c0, t.across, 0, 0, 0), IST_INT4(y.n, y.ld, y.c0, c)},
-                    .arg_count = 7,
-                    .flops = 2.0 * ist_pixels(x) * c * (2.0 * x.c + 9.0 * (b->necks + 1) * c),
-                    .bytes = 2.0 * ist_pixels(x) * (x.c + c)};
-    if (!ist_plan_status(p)) ist_plan_launch(p, &l);
+    const ist_csp_kernel k = {"nvidia/csp_wgmma", "nvidia/ptx+nvidia/wgmma", d.text, t.across, t.count};
+    ist_csp_launch(p, b, &k, w, count, bias, biases);
 }
 
 const ist_family ist_nvidia_csp_wgmma = {.takes = takes, .emit = emit};
