@@ -79,13 +79,13 @@ Test(separable_mma, wide_groups_and_items_beyond_the_count) {
         check_case((shape){2, 22, 12, 16, 64, 5, 1, IST_ACT_RELU, true, false}, true, items, 5);
 }
 
-/* Channels that no fragment divides, a larger filter. */
 /* 48 channels, and 24 of one tile where a device has two units. */
 Test(separable_mma, channels_in_threes) {
     check_case((shape){1, 13, 12, 40, 48, 5, 1, IST_ACT_RELU, true, false}, true, -1, 9);
     check_case((shape){1, 5, 10, 72, 48, 5, 1, IST_ACT_RELU, false, true}, true, -1, 10);
 }
 
+/* Channels that no fragment divides, a larger filter. */
 Test(separable_mma, otherwise_two_launches) {
     check_case((shape){1, 6, 5, 16, 20, 5, 1, IST_ACT_RELU, true, false}, false, -1, 6);
     check_case((shape){1, 9, 8, 16, 16, 7, 2, IST_ACT_NONE, false, false}, false, -1, 7);
