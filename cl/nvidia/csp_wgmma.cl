@@ -34,13 +34,10 @@
 #define BLOCKS(s)   ((PIXELS(s) + 63) / 64)
 #define EACH(s)     (BLOCKS(s) % 2 ? BLOCKS(s) : BLOCKS(s) / 2) /* blocks of a warpgroup */
 #define FIRSTS      ((IN + 63) / 64)
-#define PAD8(n)     (((n) + 7) / 8 * 8)
-#define X_ROWS      PAD8(PIXELS(0))
-#define X_PASSES    ((X_ROWS + 31) / 32)
-#define MAP_ROWS    PAD8(PIXELS(0))
-#define X_BYTES     (FIRSTS * X_ROWS * 128)
-#define MAP_BYTES   (MAP_ROWS * 128)
-#define MAPS        (X_BYTES > 3 * MAP_BYTES ? X_BYTES : 3 * MAP_BYTES)
+#define ROWS        ((PIXELS(0) + 7) / 8 * 8) /* of a tile of 64 channels: of the inputs or a map */
+#define PASSES      ((ROWS + 31) / 32)
+#define TILE_BYTES  (ROWS * 128)
+#define MAPS        ((FIRSTS > 3 ? FIRSTS : 3) * TILE_BYTES)
 #define CHUNK       1536 /* sixteens of bytes: three taps; of the first layer 64 inputs are 1024 */
 #define FIRST_CHUNK 1024
 #define ALL         (FIRSTS + (NECKS + 1) * 3)
@@ -83,8 +80,8 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
 
     /* What this work-item copies of the inputs: part `part` of pixels id / 8, 32 further, .. */
     const int part = id % 8;
-    int offset[X_PASSES]; /* in elements; -1 where there is no pixel */
-    UNROLL for (int i = 0; i < X_PASSES; i++) {
+    int offset[PASSES]; /* in elements; -1 where there is no pixel */
+    UNROLL for (int i = 0; i < PASSES; i++) {
         const int p = id / 8 + i * 32, gy = p / WIDTH;
         const int iy = y0 - (NECKS + 1) + gy, ix = x0 - (NECKS + 1) + p - gy * WIDTH;
         const bool real = (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1;
@@ -94,8 +91,8 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
 #define ASK_INPUTS(STEP)                                                                                               \
     do {                                                                                                               \
         const int c = (STEP) * 64 + part * 8;                                                                          \
-        UNROLL for (int i = 0; i < X_PASSES; i++) if (X_ROWS % 32 == 0 || id / 8 + i * 32 < X_ROWS)                    \
-            COPY16(to_x + ((STEP) * X_ROWS + i * 32) * 128, x + (max(offset[i], 0) + min(c, IN - 8)),                  \
+        UNROLL for (int i = 0; i < PASSES; i++) if (ROWS % 32 == 0 || id / 8 + i * 32 < ROWS)                          \
+            COPY16(to_x + ((STEP) * ROWS + i * 32) * 128, x + (max(offset[i], 0) + min(c, IN - 8)),                    \
                    offset[i] >= 0 && c < IN ? 16 : 0);                                                                 \
     } while (0)
     /* Chunk Q of the weights, with the inputs that it multiplies. */
@@ -156,7 +153,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
     const int iy = y0 - (NECKS + 1 - (S)) + gy, ix = x0 - (NECKS + 1 - (S)) + gx;                                      \
     const bool real = (uint)iy < (uint)in.s0 && (uint)ix < (uint)in.s1
     /* A word of a map: two channels from c on of a row. */
-#define WORD(map, row, c) maps[((map) * MAP_BYTES + (row) * 128) / 4 + ((c) / 8 ^ ((row) & 7)) * 4 + (c) % 8 / 2]
+#define WORD(map, row, c) maps[((map) * TILE_BYTES + (row) * 128) / 4 + ((c) / 8 ^ ((row) & 7)) * 4 + (c) % 8 / 2]
 
     {
         float sum[EACH(0)][N_0 / 8][4];
@@ -164,7 +161,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
 #pragma unroll 1
         for (; q < FIRSTS; q++) {
             NEXT();
-            GROUP_STEP(N_0, EACH(0), sum, from_a, q * (X_ROWS * 8) + ROW0(0) * 8, 512, from_b,
+            GROUP_STEP(N_0, EACH(0), sum, from_a, q * (ROWS * 8) + ROW0(0) * 8, 512, from_b,
                        q % CHUNKS * CHUNK + COLUMN0(0, N_0) * 8);
             GROUP_WAIT(1);
         }
@@ -190,7 +187,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
             GROUP_BEGIN();                                                                                             \
             UNROLL for (int k = 0; k < 12; k++) UNROLL for (int i = 0; i < EACH(S + 1); i++)                           \
                 GROUP_MULTIPLY(N, sum[i],                                                                              \
-                               from_a + (uint)(FROM * (MAP_BYTES / 16) +                                               \
+                               from_a + (uint)(FROM * (TILE_BYTES / 16) +                                              \
                                                (ROW0(S + 1) + i * 64 + ty * WIDTH + k / 4) * 8 + k % 4 * 2),           \
                                from_b + (uint)(q % CHUNKS * CHUNK + (k / 4 * C + COLUMN0(S + 1, N)) * 8 + k % 4 * 2)); \
             GROUP_COMMIT();                                                                                            \
@@ -203,7 +200,7 @@ csp(__global T *restrict y, __global const T *restrict x, __global const uint4 *
                 const int c = COLUMN0(S + 1, N) + c8 * 8 + lane % 4 * 2;                                               \
                 RESULT(sum, S + 1, i, c8, c);                                                                          \
                 if (S == NECKS - 1) {                                                                                  \
-                    const int place = min(row + (WIDTH + 1) * NECKS, MAP_ROWS - 1);                                    \
+                    const int place = min(row + (WIDTH + 1) * NECKS, ROWS - 1);                                        \
                     v += floats_of(WORD(2, place, c));                                                                 \
                 }                                                                                                      \
                 if (S < NECKS)                                                                                         \
