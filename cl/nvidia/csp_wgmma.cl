@@ -14,18 +14,17 @@
  *
  * Arguments: y; x; weights: for each 64 inputs of the 1x1 layer a tile of 128 outputs, then for each 3x3 layer and tap
  * one of 64; bias [128] and [64] for each 3x3 layer; in = {h, w, ld, c0, tiles across, 0, 0, 0}, out = {n, ld, c0, c}.
- * -D IN: inputs, in eights; NECKS; TILE_H; TILE_W; CHUNKS; COPIES: AHEAD - 1, those that may be under way. Grid: x =
- * tiles, y = items. */
+ * -D IN: inputs, in eights; NECKS; TILE_H; TILE_W. Grid: x = tiles, y = items. */
 #ifndef IN
 #define IN     64
 #define NECKS  1
 #define TILE_H 4
 #define TILE_W 4
-#define CHUNKS 4
-#define COPIES 1
 #endif
 #define THREADS     256
+#define CHUNKS      4 /* of the ring: one multiplies, one has, the others come */
 #define AHEAD       (CHUNKS - 2)
+#define COPIES      1 /* AHEAD - 1: those that may be under way behind the next one */
 #define C           64
 #define WIDTH       (TILE_W + 2 * (NECKS + 1))
 #define GRID_H(s)   (TILE_H + 2 * (NECKS + 1 - (s)))

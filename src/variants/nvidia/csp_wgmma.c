@@ -11,23 +11,19 @@
 
 /* The numbers of the kernel. */
 enum { WIDE = 64, CHUNK_BYTES = 24 << 10, MOST_NECKS = 2, FRAGMENT = 8 };
-enum { LARGE_BYTES = 202 << 10 };           /* of local memory (cl/probe/ptx_wgmma.cl) */
-enum { LEAST_CHUNKS = 4, MOST_CHUNKS = 4 }; /* of the ring: one multiplies, one has, the others come */
+enum { CHUNKS = 4, LARGE_BYTES = 202 << 10 }; /* of local memory (cl/probe/ptx_wgmma.cl) */
 
 typedef struct tile {
-    int h, w, across, count, chunks; /* chunks 0: no room */
+    int h, w, across, count; /* tiles of a line of the map, in all; 0: no room for one */
 } tile;
 
 static tile tile_of(const ist_csp *b, int h, int w) {
     const int border = 2 * (b->necks + 1), width = w + border;
     const int rows = (int)ist_round_up((size_t)((h + border) * width), 8);
     const int steps = ist_div_up(b->x.c, WIDE), maps = rows * WIDE * 2 * (steps > 3 ? steps : 3);
-    const int left = LARGE_BYTES - maps - (b->necks + 3) * WIDE * 4 - 1024;
+    const bool room = maps + CHUNKS * CHUNK_BYTES + (b->necks + 3) * WIDE * 4 + 1024 <= LARGE_BYTES;
     tile t = {h, w, .across = ist_div_up(b->x.w, w)};
-    t.count = t.across * ist_div_up(b->x.h, h);
-    t.chunks = left < 0 ? 0 : left / CHUNK_BYTES;
-    if (t.chunks > MOST_CHUNKS) t.chunks = MOST_CHUNKS;
-    if (t.chunks < LEAST_CHUNKS) t.chunks = 0;
+    t.count = room ? t.across * ist_div_up(b->x.h, h) : 0;
     return t;
 }
 
@@ -36,7 +32,7 @@ static tile smallest(const ist_plan *p, const ist_csp *b) {
     static const int sizes[][2] = {{4, 4}, {8, 4}, {8, 8}};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         tile t = tile_of(b, sizes[i][0], sizes[i][1]);
-        if (t.chunks && t.count * b->x.n <= ist_plan_units(p)) return t;
+        if (t.count && t.count * b->x.n <= ist_plan_units(p)) return t;
     }
     return (tile){0};
 }
@@ -83,8 +79,7 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     size_t count = (2 * steps + 9 * layers) * WIDE * WIDE, biases = (layers + 2) * WIDE;
     float *w = calloc(count, sizeof *w), *bias = calloc(biases, sizeof *bias);
     if (w && bias) pack(b, w, bias);
-    ist_defines d = ist_defines_of(p, "-DIN=%d -DNECKS=%d -DTILE_H=%d -DTILE_W=%d -DCHUNKS=%d -DCOPIES=%d", b->x.c,
-                                   b->necks, t.h, t.w, t.chunks, t.chunks - 3);
+    ist_defines d = ist_defines_of(p, "-DIN=%d -DNECKS=%d -DTILE_H=%d -DTILE_W=%d", b->x.c, b->necks, t.h, t.w);
     const ist_csp_kernel k = {"nvidia/csp_wgmma", "nvidia/ptx+nvidia/wgmma", d.text, t.across, t.count};
     ist_csp_launch(p, b, &k, w, count, bias, biases);
 }
