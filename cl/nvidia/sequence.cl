@@ -15,21 +15,53 @@
  * second-level cache (nvidia/sequence_rows, meet). Both must run at once: there are no more groups than compute units, and the
  * two begin one after the other.
  *
- * -D SLOTS: channels of local memory, 16 more than a multiple of 32, so that two rows are in different banks. -D
- * THREADS=256. -D DATA: floats of the table (biases and the like) that local memory has room for; 0: it stays where it
- * is. -D MAIL: words of a row that a group can hand over. */
+ * HALVES: whatever a step makes lies in local memory as halves, too, which linear layers take as they are; 0: they round
+ * floats.
+ *
+ * -D SLOTS: channels of local memory, 8 more than a multiple of 32 (ROW_OF). -D THREADS=256. -D DATA: floats of the
+ * table (biases and the like) that local memory has room for; 0: it stays where it is. -D HALVES: channels of a row as
+ * halves, 16 more than a multiple of 64, or 0. -D MAIL: words of a row that a group can hand over. */
+#ifndef HALVES
+#define HALVES 0
+#endif
 #ifndef SPLIT
 #define SPLIT 1
 #define MAIL  0
 #endif
 #define PIECES    16 /* of 16 bytes, in a batch: 16 outputs and 16 inputs each */
 #define SUMS      4
-#define TAKE_INPUTS(k, from)                                                                                           \
+/* The inputs that a lane has of step k of 16: of a row's 32 the eighth q as halves, of 16 the fourth as floats. */
+#if HALVES
+#define LANE_INPUTS  8
+#define INPUTS_AT(k) ((k) / 2 * 32 + (k) % 2 * 4)
+#else
+#define LANE_INPUTS  4
+#define INPUTS_AT(k) ((k)*16)
+#endif
+/* Steps 2 J and 2 J + 1 of all pieces, of which EACH have the same inputs. */
+#if HALVES
+#define TAKE_INPUTS(J, EACH)                                                                                           \
     do {                                                                                                               \
-        const float4 v = (from);                                                                                       \
-        low[k] = halves_of(v.x, v.y);                                                                                  \
-        high[k] = halves_of(v.z, v.w);                                                                                 \
+        const uint4 v = HALVES8(from, c0 + (J) * 32, g);                                                               \
+        UNROLLED for (int k = 2 * (J) * (EACH); k < (2 * (J) + 1) * (EACH); k++) {                                     \
+            low[k] = v.x;                                                                                              \
+            high[k] = v.y;                                                                                             \
+            low[k + (EACH)] = v.z;                                                                                     \
+            high[k + (EACH)] = v.w;                                                                                    \
+        }                                                                                                              \
     } while (0)
+#else
+#define TAKE_INPUTS(J, EACH)                                                                                           \
+    do {                                                                                                               \
+        const float4 v = AT4(from, c0 + (J) * 32, g), u = AT4(from, c0 + (J) * 32 + 16, g);                            \
+        UNROLLED for (int k = 2 * (J) * (EACH); k < (2 * (J) + 1) * (EACH); k++) {                                     \
+            low[k] = halves_of(v.x, v.y);                                                                              \
+            high[k] = halves_of(v.z, v.w);                                                                             \
+            low[k + (EACH)] = halves_of(u.x, u.y);                                                                     \
+            high[k + (EACH)] = halves_of(u.z, u.w);                                                                    \
+        }                                                                                                              \
+    } while (0)
+#endif
 
 /* What is lost when v becomes halves. */
 static inline float4 rest_of(float4 v, uint low, uint high) {
@@ -51,32 +83,30 @@ PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (
         }
         if (done && t.sc < 1) sum[0][e] += sum[1][e];
     }
+    const int r0 = ROW_OF(lane % 4 * 2), r1 = ROW_OF(lane % 4 * 2 + 1);
     UNROLLED for (int b = 0; b < SUMS; b++) {
-        const int o = ((unit << t.sc) + b) * 16 + lane / 4, r = lane % 4 * 2;
-        if (!done || b >> t.sc) continue;
-        UNROLLED for (int e = 0; e < 4; e += 2) {
-            if (o + e * 4 >= t.s4) continue;
-            float2 v = (float2)(sum[b][e], sum[b][e + 1]);
-            if (t.s8 >= 0) v += (float2)(table[t.s8 + o + e * 4]);
-            if (t.sa >= 0) v += (float2)(AT(t.sa, o + e * 4, r), AT(t.sa, o + e * 4, r + 1));
-            if (t.s9 == ACT_RELU) v = max(v, (float2)(0.0f));
-            if (t.sb >= 0 && t.s9 <= ACT_RELU) v += (float2)(AT(t.sb, o + e * 4, r), AT(t.sb, o + e * 4, r + 1));
-            AT(t.s3, o + e * 4, r) = v.x;
-            AT(t.s3, o + e * 4, r + 1) = v.y;
+        const int o = ((unit << t.sc) + b) * 16 + lane / 4 * 2;
+        if (!done || b >> t.sc || o >= t.s4) continue;
+        float2 v = (float2)(sum[b][0], sum[b][2]), u = (float2)(sum[b][1], sum[b][3]);
+        if (t.s8 >= 0) {
+            const float2 bias = *(TABLE const float2 *)(table + t.s8 + o);
+            v += bias;
+            u += bias;
         }
+        if (t.sa >= 0) v += AT2(t.sa, o, r0), u += AT2(t.sa, o, r1);
+        if (t.s9 == ACT_RELU) v = max(v, (float2)(0.0f)), u = max(u, (float2)(0.0f));
+        if (t.sb >= 0 && t.s9 <= ACT_RELU) v += AT2(t.sb, o, r0), u += AT2(t.sb, o, r1);
+        put_pair(m, t.s3 + o, r0, v, o + 1 < t.s4);
+        put_pair(m, t.s3 + o, r1, u, o + 1 < t.s4);
     }
     if (!done || t.s9 <= ACT_RELU) return;
     ROLLED for (int b = 0; b < 1 << t.sc; b++) {
-        const int o = ((unit << t.sc) + b) * 16 + lane / 4, r = lane % 4 * 2, more = o + 8 < t.s4 ? 8 : 0;
+        const int o = ((unit << t.sc) + b) * 16 + lane / 4 * 2;
         if (o >= t.s4) continue;
-        float4 v = (float4)(AT(t.s3, o, r), AT(t.s3, o, r + 1), AT(t.s3, o + more, r), AT(t.s3, o + more, r + 1));
-        v = activate_float4(v, t.s9);
-        if (t.sb >= 0)
-            v += (float4)(AT(t.sb, o, r), AT(t.sb, o, r + 1), AT(t.sb, o + more, r), AT(t.sb, o + more, r + 1));
-        AT(t.s3, o, r) = v.x;
-        AT(t.s3, o, r + 1) = v.y;
-        AT(t.s3, o + more, r) = v.z;
-        AT(t.s3, o + more, r + 1) = v.w;
+        float4 v = activate_float4((float4)(AT2(t.s3, o, r0), AT2(t.s3, o, r1)), t.s9);
+        if (t.sb >= 0) v += (float4)(AT2(t.sb, o, r0), AT2(t.sb, o, r1));
+        put_pair(m, t.s3 + o, r0, v.xy, o + 1 < t.s4);
+        put_pair(m, t.s3 + o, r1, v.zw, o + 1 < t.s4);
     }
 }
 
@@ -89,7 +119,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
       __global char *e10, __global char *e11, __global char *e12, __global char *e13, __global char *e14,
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
       __global char *e20, __global char *e21, __global uint *mails, nvidia_sequence_args arg) {
-    __local float4 room[SLOTS * ROWS / 4];
+    __local float4 room[SLOTS * ROWS / 4 + HALVES * ROWS / 8];
     __local int16 words[16]; /* of the tape, ahead of their use */
 #if DATA
     __local float4 data[DATA / 4];
@@ -102,7 +132,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     __local float4 *const m = PLACE_OF(float4, room);
     __local int16 *const steps = PLACE_OF(int16, words);
     const int n = get_group_id(1), rows = arg.rows;
-    const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = lane / 4, q = lane % 4;
+    const int lane = get_local_id(0) % 32, warp = get_local_id(0) / 32, g = ROW_OF(lane / 4), q = lane % 4;
     const int row = get_group_id(0) / SPLIT * ROWS + warp, side = get_group_id(0) % SPLIT;
     const int groups = (rows + ROWS - 1) / ROWS * SPLIT, more = (int)get_group_id(0) - groups;
     if (more >= 0) {
@@ -193,31 +223,25 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
 #endif
         TURNS(word / LINEAR_TURN) {
             const int unit = round * 8 + warp, mine = linear && unit < t.s5, last = mine && pass == passes - 1;
-            const int c0 = batch * (16 * PIECES >> fold) + q * 4;
+            const int c0 = batch * (16 * PIECES >> fold) + q * LANE_INPUTS;
             UNROLLED for (int e = 0; e < 4 * SUMS; e++) sum[e / 4][e % 4] = pass + batch ? sum[e / 4][e % 4] : 0.0f;
             /* What counts here is the number of instructions. */
             const int from = linear ? t.s1 : 0;
             if (fold == 0) {
-                UNROLLED for (int k = 0; k < PIECES; k++) TAKE_INPUTS(k, AT4(from, c0 + k * 16, g));
+                UNROLLED for (int j = 0; j < PIECES / 2; j++) TAKE_INPUTS(j, 1);
             } else if (fold == 1) {
-                UNROLLED for (int k = 0; k < PIECES; k += 2) {
-                    TAKE_INPUTS(k, AT4(from, c0 + k * 8, g));
-                    low[k + 1] = low[k];
-                    high[k + 1] = high[k];
-                }
+                UNROLLED for (int j = 0; j < PIECES / 4; j++) TAKE_INPUTS(j, 2);
+            } else if (WHOLE_HALVES(t.s7)) {
+                UNROLLED for (int j = 0; j < PIECES / 8; j++) TAKE_INPUTS(j, 4);
             } else {
                 UNROLLED for (int j = 0; j < PIECES / 4; j++) {
-                    const int left = inputs - c0 - j * 16;
-                    float4 x = AT4(from, min(c0 + j * 16, inputs - 1 & ~3), g);
+                    const int at = c0 + INPUTS_AT(j), left = inputs - at;
+                    float4 x = AT4(from, min(at, inputs - 1 & ~3), g);
                     if (pass) x = rest_of(x, halves_of(x.x, x.y), halves_of(x.z, x.w));
-                    TAKE_INPUTS(4 * j, x);
-                    if (!(t.s7 & WHOLE)) {
-                        low[4 * j] = left > 1 ? low[4 * j] : left > 0 ? low[4 * j] & 0xffffu : 0;
-                        high[4 * j] = left > 3 ? high[4 * j] : left > 2 ? high[4 * j] & 0xffffu : 0;
-                    }
-                    UNROLLED for (int k = 4 * j + 1; k < 4 * j + 4; k++) {
-                        low[k] = low[4 * j];
-                        high[k] = high[4 * j];
+                    const uint l = halves_of(x.x, x.y), h = halves_of(x.z, x.w);
+                    UNROLLED for (int k = 4 * j; k < 4 * j + 4; k++) {
+                        low[k] = left > 1 ? l : left > 0 ? l & 0xffffu : 0;
+                        high[k] = left > 3 ? h : left > 2 ? h & 0xffffu : 0;
                     }
                 }
             }

@@ -1,8 +1,11 @@
 /* What the steps of a sequence on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx, codes/tape and portable/distribution. -D SLOTS
- * DATA, SPLIT and MAIL: see there. */
+ * DATA, HALVES, SPLIT and MAIL: see there. */
 #define ITEMS  256
 #define ROWS   8
 #define LOADS  4 /* at the beginning of a sequence, together, by registers */
+/* Which row is a matrix instruction's column: those of neighbouring columns differ by 16 banks, those of every other
+ * column by 8, so that neither who reads 16 bytes of each row nor who writes 8 has to wait. */
+#define ROW_OF(column) ((column) % 2 ? (column) / 2 + 2 : (column) / 2 + (column) / 4 * 4)
 
 #if DATA
 #define TABLE __local
@@ -15,7 +18,36 @@
 #define AT_INT(slot, c, r) (((__local int *)m)[(r) * SLOTS + (slot) + (c)])
 /* Four from a multiple of four on. */
 #define AT4(slot, c, r)    (*(__local float4 *)&AT(slot, c, r))
+#define AT2(slot, c, r)    (*(__local float2 *)&AT(slot, c, r)) /* two from an even one on */
 #define FLOATS_AT(p, i)    (*(TABLE const float4 *)((p) + (i)))
+/* The same channels as halves, behind the floats: of a linear layer's inputs eight from a multiple of eight on. What
+ * steps make goes to both. */
+#if HALVES
+#define HALVES_AT(c, r)      ((__local half *)(m + SLOTS * ROWS / 4) + (r) * HALVES + (c))
+#define HALVES8(slot, c, r)  (*(__local uint4 *)HALVES_AT((slot) + (c), r))
+#define PUT_HALF(c, r, v)    (*(__local ushort *)HALVES_AT(c, r) = (ushort)halves_of(v, 0.0f))
+#define PUT_HALVES2(c, r, v) (*(__local uint *)HALVES_AT(c, r) = halves_of((v).x, (v).y))
+#define PUT_HALVES4(c, r, v)                                                                                           \
+    (*(__local uint2 *)HALVES_AT(c, r) = (uint2)(halves_of((v).x, (v).y), halves_of((v).z, (v).w)))
+#define WHOLE_HALVES(flags)  (((flags) & (WHOLE | EXACT)) == WHOLE)
+#else
+#define PUT_HALF(c, r, v)
+#define PUT_HALVES2(c, r, v)
+#define PUT_HALVES4(c, r, v)
+#define WHOLE_HALVES(flags)  0
+#endif
+#define PUT(slot, c, r, v)                                                                                             \
+    do {                                                                                                               \
+        const float put = (v);                                                                                         \
+        AT(slot, c, r) = put;                                                                                          \
+        PUT_HALF((slot) + (c), r, put);                                                                                \
+    } while (0)
+#define PUT4(slot, c, r, v)                                                                                            \
+    do {                                                                                                               \
+        const float4 put = (v);                                                                                        \
+        AT4(slot, c, r) = put;                                                                                         \
+        PUT_HALVES4((slot) + (c), r, put);                                                                             \
+    } while (0)
 
 /* Loads that keep their place: many are to be under way. */
 #ifdef IST_PTX
@@ -85,6 +117,16 @@ static inline float4 values_of(uint2 v) {
     return (float4)(a.x, a.y, b.x, b.y);
 }
 
+/* Channels c and, if there are two, c + 1. */
+static inline void put_pair(__local float4 *m, int c, int r, float2 v, int two) {
+    if (two) {
+        AT2(0, c, r) = v;
+        PUT_HALVES2(c, r, v);
+    } else {
+        PUT(0, c, r, v.x);
+    }
+}
+
 /* ---- work on single rows: r is the warp's, `lane` of 32 ---- */
 
 /* t: slot, columns, tensor, ld, c0, flags, 1 with an index, tokens, index; of the first step what load_rows takes. */
@@ -103,16 +145,16 @@ PART void load_row(__local float4 *m, int16 t, __global const char *p, __global 
                 if (c0 + i * 128 < t.s2) {
                     const float4 f = values_of(v[i]);
                     const int c = c0 + i * 128;
-                    AT(t.s1, c, r) = f.x;
-                    AT(t.s1, c + 1, r) = f.y;
-                    AT(t.s1, c + 2, r) = f.z;
-                    AT(t.s1, c + 3, r) = f.w;
+                    PUT(t.s1, c, r, f.x);
+                    PUT(t.s1, c + 1, r, f.y);
+                    PUT(t.s1, c + 2, r, f.z);
+                    PUT(t.s1, c + 3, r, f.w);
                 }
         }
         return;
     }
     ROLLED for (int c = lane; c < t.s2; c += 32)
-        AT(t.s1, c, r) = t.s6 & FLOATS ? ((__global const float *)p)[from + c] : LOAD((__global const T *)p, from + c);
+        PUT(t.s1, c, r, t.s6 & FLOATS ? ((__global const float *)p)[from + c] : LOAD((__global const T *)p, from + c));
 }
 
 /* The first steps of the tape, all such loads without an index, under way together: `quads` of up to 256 columns in
@@ -138,7 +180,7 @@ PART void load_rows(__local float4 *m, __local const int16 *steps, int quads, in
         if (u < quads) {
             const int8 t = steps[u].lo;
             UNROLLED for (int i = 0; i < 2; i++)
-                if (lane * 4 + i * 128 < t.s2) AT4(t.s1, lane * 4 + i * 128, r) = values_of(v[u][i]);
+                if (lane * 4 + i * 128 < t.s2) PUT4(t.s1, lane * 4 + i * 128, r, values_of(v[u][i]));
         }
 }
 #endif
@@ -186,14 +228,14 @@ static inline float4 elements(__local float4 *m, int16 t, int c, int r) {
 PART void also(__local float4 *m, int16 t, int r, int lane) {
     if (t.s5 & ALSO) {
         const int to = t.sc >> 8 & 0xfff, with = (uint)t.sc >> 20;
-        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(to, c, r) = AT4(t.s1, c, r) + AT4(with, c, r);
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) PUT4(to, c, r, AT4(t.s1, c, r) + AT4(with, c, r));
     }
 }
 
 /* t: out, columns, a, b, mode, low, high, -, -, -, -, for `also`. */
 PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
     if (t.s5 & IN_FOURS) {
-        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) PUT4(t.s1, c, r, elements(m, t, c, r));
         also(m, t, r, lane);
         return;
     }
@@ -201,7 +243,7 @@ PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
         float v = AT(t.s3, c, r);
         if (t.s5 & PRESENT) v += AT(t.s4, t.s5 & ONE_COLUMN ? 0 : c, r);
         if (t.s5 & CLAMPED) v = clamp(v, as_float(t.s6), as_float(t.s7));
-        AT(t.s1, c, r) = v;
+        PUT(t.s1, c, r, v);
     }
 }
 
@@ -232,11 +274,12 @@ PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int 
     const float scale = 1.0f / sqrt(sum_warp(squares) / (float)t.s2 + as_float(t.sb));
     UNROLLED for (int i = 0; i < 4; i++)
         if (lane * 4 + 128 * i < t.s2)
-            AT4(t.s1, lane * 4 + 128 * i, r) = fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
-                                                   FLOATS_AT(table + t.sa, lane * 4 + 128 * i));
+            PUT4(t.s1, lane * 4 + 128 * i, r,
+                 fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
+                     FLOATS_AT(table + t.sa, lane * 4 + 128 * i)));
     const int act = t.sc & 0xff;
     if (act != ACT_NONE)
-        ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = activate_float4(AT4(t.s1, c, r), act);
+        ROLLED for (int c = lane * 4; c < t.s2; c += 128) PUT4(t.s1, c, r, activate_float4(AT4(t.s1, c, r), act));
     also(m, t, r, lane);
 }
 #else /* no work-item asks another one: each adds up the whole row */
@@ -254,7 +297,8 @@ PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int 
     const float scale = 1.0f / sqrt(squares / (float)t.s2 + as_float(t.sb));
     for (int c = lane * 4; c < t.s2; c += 128) {
         const float4 v = (elements(m, t, c, r) - mean) * scale;
-        AT4(t.s1, c, r) = activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc & 0xff);
+        PUT4(t.s1, c, r,
+             activate_float4(fma(v, FLOATS_AT(table + t.s9, c), FLOATS_AT(table + t.sa, c)), t.sc & 0xff));
     }
     also(m, t, r, lane);
 }
@@ -338,10 +382,8 @@ PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n
 #endif
         a *= 1.0f / sum;
         b *= 1.0f / sum;
-        UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + i, r) = i < 2 ? (i ? a.y : a.x) : (i & 1 ? a.w : a.z);
-        if (octs == 2) {
-            UNROLLED for (int i = 0; i < 4; i++) AT(t.s1, c + 4 + i, r) = i < 2 ? (i ? b.y : b.x) : (i & 1 ? b.w : b.z);
-        }
+        PUT4(t.s1, c, r, a);
+        if (octs == 2) PUT4(t.s1, c + 4, r, b);
     }
 }
 
@@ -376,7 +418,7 @@ PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global ui
                 float4 sum = AT4(t.s1, c, r) + as_float4(~v[i]);
                 if (t.s3 >= 0) sum += FLOATS_AT(table + t.s3, c);
                 if (t.s4 == ACT_RELU) sum = max(sum, (float4)(0.0f));
-                AT4(t.s1, c, r) = sum;
+                PUT4(t.s1, c, r, sum);
                 PUT_QUAD(from + c, none);
             }
         }
@@ -388,7 +430,7 @@ PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global ui
 PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
     ROLLED for (int c = lane; c < t.s2; c += 32) {
         const float b = AT(t.s4, c, r);
-        AT(t.s1, c, r) = sigmoid(AT(t.s3, c, r) + (t.s5 ? logit(b) : b));
+        PUT(t.s1, c, r, sigmoid(AT(t.s3, c, r) + (t.s5 ? logit(b) : b)));
     }
 }
 
@@ -396,8 +438,8 @@ PART void box_sigmoid(__local float4 *m, int16 t, int r, int lane) {
  * corners, a, b, mode, first boxes, scale, bins' offsets. */
 static inline void side_box(__local float4 *m, int16 t, int r, int axis, float before, float behind) {
     const float2 moved = moved_sides(AT(t.s6, axis, r), AT(t.s6, 2 + axis, r), before, behind, as_float(t.s7));
-    AT(t.s1, axis, r) = moved.x;
-    AT(t.s1, 2 + axis, r) = moved.y;
+    PUT(t.s1, axis, r, moved.x);
+    PUT(t.s1, 2 + axis, r, moved.y);
 }
 
 #ifdef IST_PTX
@@ -419,7 +461,7 @@ PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int
     UNROLLED for (int i = 0; i < 5; i++)
         if (part + 8 * i < BINS) {
             const float e = ist_exp_float(v[i] - most);
-            AT(t.s2, s + part + 8 * i, r) = v[i];
+            PUT(t.s2, s + part + 8 * i, r, v[i]);
             total += e;
             weighted = fma(e, table[t.s8 + part + 8 * i], weighted);
         }
@@ -438,7 +480,7 @@ PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int
 #else
 PART void sides(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
     const int two = t.s5 & PRESENT;
-    for (int c = lane; c < 4 * BINS; c += 32) AT(t.s2, c, r) = AT(t.s3, c, r) + (two ? AT(t.s4, c, r) : 0.0f);
+    for (int c = lane; c < 4 * BINS; c += 32) PUT(t.s2, c, r, AT(t.s3, c, r) + (two ? AT(t.s4, c, r) : 0.0f));
     if (lane >= 2) return;
     float integral[2];
     for (int k = 0; k < 2; k++) {
@@ -495,7 +537,8 @@ PART void sides_best(__local float4 *m, int16 t, int r, int lane) {
     }
     const float4 p = probabilities((float4)(best[0], best[1], best[2], best[3]), total);
     const float mean = mean_of(p);
-    if (part < 5) AT(t.s1, 5 * s + part, r) = part < 2 ? (part ? p.y : p.x) : part < 4 ? (part == 3 ? p.w : p.z) : mean;
+    if (part < 5)
+        PUT(t.s1, 5 * s + part, r, part < 2 ? (part ? p.y : p.x) : part < 4 ? (part == 3 ? p.w : p.z) : mean);
 }
 #else
 PART void sides_best(__local float4 *m, int16 t, int r, int s) {
@@ -507,10 +550,10 @@ PART void sides_best(__local float4 *m, int16 t, int r, int s) {
     ROLLED for (int i = 0; i < BINS; i++) total += ist_exp_float(BIN(i) - top.x);
 #undef BIN
     p = probabilities(top, total);
-    AT(t.s1, 5 * s, r) = p.x;
-    AT(t.s1, 5 * s + 1, r) = p.y;
-    AT(t.s1, 5 * s + 2, r) = p.z;
-    AT(t.s1, 5 * s + 3, r) = p.w;
-    AT(t.s1, 5 * s + 4, r) = mean_of(p);
+    PUT(t.s1, 5 * s, r, p.x);
+    PUT(t.s1, 5 * s + 1, r, p.y);
+    PUT(t.s1, 5 * s + 2, r, p.z);
+    PUT(t.s1, 5 * s + 3, r, p.w);
+    PUT(t.s1, 5 * s + 4, r, mean_of(p));
 }
 #endif

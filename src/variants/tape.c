@@ -52,7 +52,7 @@ static void widen(ist_tape *p, ist_tensor t, size_t step) {
     s->last = step;
 }
 
-/* The lowest free run of `size` channels, from a multiple of four on; it may end beyond the last one. */
+/* The lowest free run of `size` channels; it may end beyond the last one. */
 static int lowest(const ist_tape *p, int size) {
     int at = 0;
     for (bool moved = true; moved;) {
@@ -60,11 +60,11 @@ static int lowest(const ist_tape *p, int size) {
         for (int i = 0; i < p->slot_count; i++) {
             const ist_tape_slot *s = &p->slots[i];
             if (!s->placed || at + size <= s->at || at >= s->at + s->hi - s->lo) continue;
-            at = (int)ist_round_up((size_t)(s->at + s->hi - s->lo), 4);
+            at = (int)ist_round_up((size_t)(s->at + s->hi - s->lo), (size_t)p->form->begin);
             moved = true;
         }
         if (at + size > p->room && at < p->room + p->room_size) {
-            at = (int)ist_round_up((size_t)(p->room + p->room_size), 4);
+            at = (int)ist_round_up((size_t)(p->room + p->room_size), (size_t)p->form->begin);
             moved = true;
         }
     }

@@ -65,6 +65,7 @@ typedef struct ist_tape {
 
 typedef struct ist_tape_form {
     int slots;  /* channels of local memory that a row has */
+    int begin;  /* a tensor's first is a multiple of it */
     int sample; /* of these, what a point of deformable attention takes */
     void (*linear)(ist_tape *t, const ist_step *s);
     void (*norm)(ist_tape *t, const ist_step *s);

@@ -70,8 +70,8 @@ static void load_first(ist_tape *p) {
     if (p->count && !ist_plan_status(p->plan)) p->words[TOGETHER] = quads | (int)p->count << 4;
 }
 
-static const ist_tape_form form = {MATRIX_SLOTS, 9,   ist_matrix_linear,    norm,       gate,
-                                   fdr,          ist_matrix_constants, load_first, ist_matrix_divided};
+static const ist_tape_form form = {
+    MATRIX_SLOTS, 8, 9, ist_matrix_linear, norm, gate, fdr, ist_matrix_constants, load_first, ist_matrix_divided};
 
 /* ---- the tape as the kernel wants it ---- */
 
@@ -158,8 +158,8 @@ static void launch(ist_matrix_tape *m, const tapes *all, ist_tensor weights, ist
     const struct ist_sequence *s = t->sequence;
     ist_plan *p = t->plan;
     ist_tensor tape = ist_plan_const_bytes(p, all->words, all->count * WORDS * sizeof *all->words, t->label);
-    ist_defines defines = ist_defines_of(p, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d", MATRIX_SLOTS, ITEMS,
-                                         ist_matrix_local_data(m));
+    ist_defines defines = ist_defines_of(p, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d -DHALVES=%d", MATRIX_SLOTS, ITEMS,
+                                         ist_matrix_local_data(m), ist_matrix_halves(m));
     if (t->sides > 1) ist_defines_add(&defines, " -DSPLIT=%d -DMAIL=%d", t->sides, MAIL);
     size_t groups = (size_t)ist_div_up(s->rows, MATRIX_ROWS);
     ist_tensor mails = {0};
@@ -261,14 +261,44 @@ static void launch_piece(ist_plan *plan, struct ist_sequence *s, size_t first, s
 
 /* ---- forms ---- */
 
-/* Normalisations and linear layers of rows in fours. */
+/* From a multiple of how many channels on tensor k of a step must lie: the three rows, then what it makes. */
+static int begins(const ist_step *s, int k) {
+    switch (s->op) {
+    case IST_STEP_LINEAR:
+        return k ? 2 : s->rows[0].elem == IST_ELEM_T ? 8 : 4;
+    case IST_STEP_NORM:
+    case IST_STEP_GATE:
+        return 4;
+    case IST_STEP_DEFORM:
+        return k == 3 ? 4 : 1;
+    default:
+        return 1;
+    }
+}
+
+static const ist_tensor *tensor_of(const ist_step *s, int k) {
+    return k < 3 ? &s->rows[k] : &s->out[k - 3];
+}
+
+/* A buffer lies in local memory from the first channel on that a step has of it: all of them begin where each must. */
+static bool all_begin(const struct ist_sequence *s, int buffer, int multiple) {
+    for (size_t i = 0; i < s->count && multiple > 1; i++)
+        for (int k = 0; k < 5; k++) {
+            const ist_tensor *t = tensor_of(&s->steps[i], k);
+            if (ist_has(*t) && t->buffer == buffer && t->c0 % multiple) return false;
+        }
+    return true;
+}
+
 static bool fits(const struct ist_sequence *s) {
     for (size_t i = 0; i < s->count; i++) {
         const ist_step *q = &s->steps[i];
-        int firsts = q->out[0].c0 | q->rows[0].c0 | q->rows[1].c0 | q->rows[2].c0;
         bool norms = q->op == IST_STEP_NORM || q->op == IST_STEP_GATE;
-        if (norms && ((q->out[0].c | firsts) % 4 || q->out[0].c > NORM_MOST)) return false;
-        if (q->op == IST_STEP_LINEAR && q->rows[0].c0 % 4) return false;
+        if (norms && (q->out[0].c % 4 || q->out[0].c > NORM_MOST)) return false;
+        for (int k = 0; k < 5; k++) {
+            const ist_tensor *t = tensor_of(q, k);
+            if (ist_has(*t) && !all_begin(s, t->buffer, begins(q, k))) return false;
+        }
     }
     return true;
 }

@@ -26,9 +26,9 @@ enum { STORED = 13 /* the first of three words: an earlier step's store */ };
 /* Loads at the beginning: how many at most by registers, and with those of floats; where the first step says how many,
  * channels for all. */
 enum { LOADS = 4, LOADS_ALL = 7, TOGETHER = 10, LOADS_ROOM = 1024 };
-/* Rows of a group and channels of its local memory; warps, their pieces of weights in a batch, halves of a piece of all
+/* Rows of a group, channels of its local memory as floats and as halves, so that rows are in different banks; warps, their pieces of weights in a batch, halves of a piece of all
  * lanes, inputs and outputs of a piece; folds (below); floats of the table of which local memory has a multiple. */
-enum { MATRIX_ROWS = 8, MATRIX_SLOTS = 2896 };
+enum { MATRIX_ROWS = 8, MATRIX_SLOTS = 2888, MATRIX_HALVES = 2896 };
 enum { SIDES_MOST = 2, WARPS = 8, PREFETCHERS = 16, BATCH = 16, PIECE = 256, BLOCK = 16, FOLD_MOST = 2 };
 enum { SAVED_LEAST = 2 }; /* turns for which two groups hand each other their sums */
 enum { MEETS_LEAST = 3 }; /* turns of a piece for which groups share their rows */
@@ -82,5 +82,7 @@ ist_tensor ist_matrix_streams(ist_matrix_tape *m, size_t *pieces);
 /* The table, whole steps of DATA_STEP floats, and how many of them local memory has room for. */
 ist_tensor ist_matrix_table(ist_matrix_tape *m);
 int ist_matrix_local_data(const ist_matrix_tape *m);
+/* Channels that a row has as halves, too: MATRIX_HALVES or 0. */
+int ist_matrix_halves(const ist_matrix_tape *m);
 
 #endif

@@ -36,9 +36,9 @@ static share share_of(const ist_matrix_tape *m, const ist_step *s, way w, int si
 }
 
 /* Appends to the warp's stream the weights of a unit, 16 << fold outputs, for all inputs of the share: pieces of 16
- * bytes for each lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs l / 4 and that 8
- * further, of each the inputs 4 (l % 4) + {0, 1}, then of each {2, 3} (mma.m16n8k16, matrix A; the inputs in the order
- * that suits the rows). */
+ * bytes for each lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs 2 (l / 4) and the
+ * next, which it then has as neighbours, of each two inputs, then of each the two behind them (mma.m16n8k16, matrix A).
+ * Which four inputs suits how it reads the rows: of 16 the fourth l % 4, or halves of the eighth of 32 (TAKE_INPUTS). */
 static void stream_unit(ist_matrix_tape *m, int warp, const ist_step *s, share own, int unit, int fold, int batches) {
     size_t ld = ist_round_up((size_t)s->filter.out, 4), count = m->streamed[warp] + (size_t)batches * BATCH;
     const float *w = m->tape.sequence->weights + s->weights_at;
@@ -48,11 +48,14 @@ static void stream_unit(ist_matrix_tape *m, int warp, const ist_step *s, share o
         return;
     }
     float *to = m->stream[warp] + PIECE * m->streamed[warp];
+    const bool halves = ist_matrix_halves(m);
     const int all = ist_plan_has_values(m->tape.plan) ? batches * BATCH * PIECE : 0;
     for (int e = 0; e < all; e++) {
         int h = e % 8, lane = e / 8 % 32, at = e / PIECE;
-        int o = ((unit << fold) + (at & ((1 << fold) - 1))) * BLOCK + h / 2 % 2 * 8 + lane / 4;
-        int i = (at >> fold) * BLOCK + lane % 4 * 4 + h / 4 * 2 + h % 2;
+        int o = ((unit << fold) + (at & ((1 << fold) - 1))) * BLOCK + lane / 4 * 2 + h / 2 % 2;
+        int k = at >> fold, four = lane % 4;
+        int first = halves ? k / 2 * 2 * BLOCK + four * 8 + k % 2 * 4 : k * BLOCK + four * 4;
+        int i = first + h / 4 * 2 + h % 2;
         bool there = o < own.outs && i < own.ins;
         to[e] = there ? w[(size_t)(own.in + i) * ld + (size_t)(own.out + o)] : 0;
     }
@@ -219,10 +222,16 @@ ist_tensor ist_matrix_table(ist_matrix_tape *m) {
     return ist_plan_const(m->tape.plan, m->data, 1, 1, 1, (int)count, IST_ELEM_F32, m->tape.label);
 }
 
+int ist_matrix_halves(const ist_matrix_tape *m) {
+    const ist_matrix_sequence *config = m->tape.sequence->form->config;
+    return config->large ? MATRIX_HALVES : 0;
+}
+
 /* Where there is room for them beside the rows: what the device says or a probe has shown. */
 int ist_matrix_local_data(const ist_matrix_tape *m) {
     const ist_matrix_sequence *config = m->tape.sequence->form->config;
-    size_t need = (MATRIX_SLOTS * MATRIX_ROWS + m->data_count) * sizeof *m->data + MATRIX_REST;
+    size_t need = (MATRIX_SLOTS * MATRIX_ROWS + m->data_count) * sizeof *m->data + MATRIX_REST +
+                  (size_t)ist_matrix_halves(m) * MATRIX_ROWS * 2;
     size_t room = ist_device_local_bytes(ist_plan_device(m->tape.plan));
     return need <= room || (need <= LARGE_ROOM && config->large) ? (int)m->data_count : 0;
 }
