@@ -11,8 +11,8 @@
  * for each. With two warps for a scheduler time is the number of instructions: steps are few and short.
  *
  * SPLIT=2: two groups have the same rows. What both make lies in the local memory of both; of a linear layer each makes
- * half of the outputs, of one behind it the sums of half of the inputs, which they then hand to each other through the
- * second-level cache (nvidia/sequence_rows, meet). Both must run at once: there are no more groups than compute units, and the
+ * half of the outputs, of one behind it the sums of half of the inputs, which they hand to each other through the
+ * second-level cache (nvidia/sequence_rows, meet); of deformable attention half of the heads. Both must run at once: there are no more groups than compute units, and the
  * two begin one after the other.
  *
  * HALVES: whatever a step makes lies in local memory as halves, too, which linear layers take as they are; 0: they round
@@ -20,14 +20,8 @@
  *
  * -D SLOTS: channels of local memory, 8 more than a multiple of 32 (ROW_OF). -D THREADS=256. -D DATA: floats of the
  * table (biases and the like) that local memory has room for; 0: it stays where it is. -D HALVES: channels of a row as
- * halves, 16 more than a multiple of 64, or 0. -D MAIL: words of a row that a group can hand over. */
-#ifndef HALVES
-#define HALVES 0
-#endif
-#ifndef SPLIT
-#define SPLIT 1
-#define MAIL  0
-#endif
+ * halves, 16 more than a multiple of 64, or 0. -D STEPS: at least as many as a tape has, a multiple of 16. -D MAIL: words of a
+ * row that a group can hand over. */
 #define PIECES    16 /* of 16 bytes, in a batch: 16 outputs and 16 inputs each */
 #define SUMS      4
 /* The inputs that a lane has of step k of 16: of a row's 32 the eighth q as halves, of 16 the fourth as floats. */
@@ -38,34 +32,46 @@
 #define LANE_INPUTS  4
 #define INPUTS_AT(k) ((k)*16)
 #endif
-/* Steps 2 J and 2 J + 1 of all pieces, of which EACH have the same inputs. */
+/* Inputs of steps 2 J and 2 J + 1. */
 #if HALVES
-#define TAKE_INPUTS(J, EACH)                                                                                           \
+#define TAKE_INPUTS(J)                                                                                                 \
     do {                                                                                                               \
         const uint4 v = HALVES8(from, c0 + (J) * 32, g);                                                               \
-        UNROLLED for (int k = 2 * (J) * (EACH); k < (2 * (J) + 1) * (EACH); k++) {                                     \
-            low[k] = v.x;                                                                                              \
-            high[k] = v.y;                                                                                             \
-            low[k + (EACH)] = v.z;                                                                                     \
-            high[k + (EACH)] = v.w;                                                                                    \
-        }                                                                                                              \
+        inputs[2 * (J)] = v.xy;                                                                                        \
+        inputs[2 * (J) + 1] = v.zw;                                                                                    \
     } while (0)
 #else
-#define TAKE_INPUTS(J, EACH)                                                                                           \
+#define TAKE_INPUTS(J)                                                                                                 \
     do {                                                                                                               \
         const float4 v = AT4(from, c0 + (J) * 32, g), u = AT4(from, c0 + (J) * 32 + 16, g);                            \
-        UNROLLED for (int k = 2 * (J) * (EACH); k < (2 * (J) + 1) * (EACH); k++) {                                     \
-            low[k] = halves_of(v.x, v.y);                                                                              \
-            high[k] = halves_of(v.z, v.w);                                                                             \
-            low[k + (EACH)] = halves_of(u.x, u.y);                                                                     \
-            high[k + (EACH)] = halves_of(u.z, u.w);                                                                    \
-        }                                                                                                              \
+        inputs[2 * (J)] = (uint2)(halves_of(v.x, v.y), halves_of(v.z, v.w));                                           \
+        inputs[2 * (J) + 1] = (uint2)(halves_of(u.x, u.y), halves_of(u.z, u.w));                                       \
     } while (0)
 #endif
+#define SUM(i) sum[(i) % SUMS]
+#ifdef IST_PTX
+#define MULTIPLY_BY(EACH)                                                                                              \
+    UNROLLED for (int i = 0; i < PIECES; i++)                                                                          \
+        MATRIX_MULTIPLY(SUM(i), piece[i], inputs[i / (EACH)].x, inputs[i / (EACH)].y)
+#define MULTIPLY_ALL()
+#else /* nothing that all work-items must reach is in a branch */
+#define OWN(i)  piece[i]
+#define LOW(i)  inputs[(i) >> fold].x
+#define HIGH(i) inputs[(i) >> fold].y
+#define THEN(i)
+#define MULTIPLY_BY(EACH)
+#define MULTIPLY_ALL() MATRIX_MULTIPLY_ALL(PIECES, SUM, OWN, LOW, HIGH, THEN)
+#endif
+/* Of pieces of which EACH have the same inputs. */
+#define TURN_OF(EACH)                                                                                                  \
+    do {                                                                                                               \
+        UNROLLED for (int j = 0; j < PIECES / (EACH) / 2; j++) TAKE_INPUTS(j);                                         \
+        MULTIPLY_BY(EACH);                                                                                             \
+    } while (0)
 
 /* What is lost when v becomes halves. */
-static inline float4 rest_of(float4 v, uint low, uint high) {
-    const float2 a = floats_of(low), b = floats_of(high);
+static inline float4 rest_of(float4 v) {
+    const float2 a = floats_of(halves_of(v.x, v.y)), b = floats_of(halves_of(v.z, v.w));
     return v - (float4)(a.x, a.y, b.x, b.y);
 }
 
@@ -73,8 +79,9 @@ static inline float4 rest_of(float4 v, uint low, uint high) {
  * act, before (-1: none), after (-1: none), fold. A unit is 16 << fold outputs, of which a batch has 256 >> fold
  * inputs; batches are whole and inputs count as halves but where fold is 2; a warp takes every eighth. Piece i is of
  * block i % (1 << fold) of outputs and is added to sum i % 4. */
-PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (*sum)[4], int unit, int lane,
-                   int done) {
+/* mail: what this group hands over of its row 0. */
+PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, float (*sum)[4],
+                   int unit, int lane, int done) {
     ONLY(done);
     UNROLLED for (int e = 0; e < 4; e++) {
         if (done && t.sc < 2) {
@@ -84,15 +91,22 @@ PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, float (
         if (done && t.sc < 1) sum[0][e] += sum[1][e];
     }
     const int r0 = ROW_OF(lane % 4 * 2), r1 = ROW_OF(lane % 4 * 2 + 1);
+    float2 bias[SUMS];
+    UNROLLED for (int b = 0; b < SUMS; b++) {
+        const int o = min(((unit << t.sc) + b) * 16 + lane / 4 * 2, t.s4 - 1 & ~1);
+        bias[b] = (float2)(0.0f);
+        if (done && t.s8 >= 0 && !(b >> t.sc)) bias[b] = *(TABLE const float2 *)(table + t.s8 + o);
+    }
     UNROLLED for (int b = 0; b < SUMS; b++) {
         const int o = ((unit << t.sc) + b) * 16 + lane / 4 * 2;
         if (!done || b >> t.sc || o >= t.s4) continue;
-        float2 v = (float2)(sum[b][0], sum[b][2]), u = (float2)(sum[b][1], sum[b][3]);
-        if (t.s8 >= 0) {
-            const float2 bias = *(TABLE const float2 *)(table + t.s8 + o);
-            v += bias;
-            u += bias;
+        float2 v = (float2)(sum[b][0], sum[b][2]) + bias[b], u = (float2)(sum[b][1], sum[b][3]) + bias[b];
+#if SPLIT > 1
+        if (t.s8 <= MAILED) {
+            mail_pair(mail + r0 * 2 * MAIL + MAILED - t.s8 + o, v);
+            mail_pair(mail + r1 * 2 * MAIL + MAILED - t.s8 + o, u);
         }
+#endif
         if (t.sa >= 0) v += AT2(t.sa, o, r0), u += AT2(t.sa, o, r1);
         if (t.s9 == ACT_RELU) v = max(v, (float2)(0.0f)), u = max(u, (float2)(0.0f));
         if (t.sb >= 0 && t.s9 <= ACT_RELU) v += AT2(t.sb, o, r0), u += AT2(t.sb, o, r1);
@@ -120,7 +134,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
       __global char *e15, __global char *e16, __global char *e17, __global char *e18, __global char *e19,
       __global char *e20, __global char *e21, __global uint *mails, nvidia_sequence_args arg) {
     __local float4 room[SLOTS * ROWS / 4 + HALVES * ROWS / 8];
-    __local int16 words[16]; /* of the tape, ahead of their use */
+    __local int16 words[STEPS];
 #if DATA
     __local float4 data[DATA / 4];
     __local const float *const table = PLACE_OF(const float, data);
@@ -143,25 +157,30 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
                     i % 4 * 8);
         return;
     }
-    const int first = arg.first_steps, count = side ? arg.second_steps : first;
+    const int items = *limit, first = arg.first_steps, count = side ? arg.second_steps : first;
     __global const int *const own = (__global const int *)(tape + side * first);
 #if DATA
     for (int i = get_local_id(0); i < DATA / 4; i += ITEMS) COPY_FLOATS(data + i, constants + i * 4);
 #endif
-    ((__local int *)steps)[get_local_id(0)] =
-        own[min((int)get_local_id(0) / 16, count - 1) * 16 + get_local_id(0) % 16];
+    int word_of[STEPS * 16 / ITEMS];
+    UNROLLED for (int i = 0; i < STEPS * 16 / ITEMS; i++)
+        word_of[i] = own[min(i * ITEMS + (int)get_local_id(0), count * 16 - 1)];
     if (get_local_id(0) == 0) {
         at[0] = e0; at[1] = e1; at[2] = e2; at[3] = e3; at[4] = e4; at[5] = e5;
         at[6] = e6; at[7] = e7; at[8] = e8; at[9] = e9; at[10] = e10; at[11] = e11;
         at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
+    __global uint *const mail = mails + ((size_t)n * groups / SPLIT * ROWS + row - warp) * 2 * MAIL;
     __global const uint4 *stream = (__global const uint4 *)weights + (size_t)(side * 8 + warp) * arg.lane_pieces * 32 + lane;
-    uint piece[PIECES][4], low[PIECES], high[PIECES];
+    uint piece[PIECES][4];
+    uint2 inputs[PIECES];
     float sum[SUMS][4];
     UNROLLED for (int i = 0; i < PIECES; i++) LOAD_PIECE(piece[i], stream + i * 32);
     int taken = PIECES * 32, pass = 0, batch = 0, round = 0;
-    if (n >= *limit) { /* which is there when what was asked for is */
+    UNROLLED for (int i = 0; i < STEPS * 16 / ITEMS; i++)
+        ((__local int *)steps)[i * ITEMS + get_local_id(0)] = word_of[i];
+    if (n >= items) {
 #if DATA
         COPY_WAIT(0);
 #endif
@@ -175,13 +194,9 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     for (int i = 0, s = 0, turn = 0; i < arg.turns; i++) {
 #define TURNS(count)
 #endif
-        int16 t = steps[s & 15];
+        int16 t = steps[s];
         const int word = t.s0, waits = word & GROUP_WAITS, begins = s == 0;
         t.s0 &= GROUP_WAITS - 1;
-        if (word & READS_ON && get_local_id(0) < 8 * 16) /* those eight to fifteen steps on */
-            ((__local int *)steps)[((s + 8) & 15) * 16 + get_local_id(0)] =
-                own[min(s + 8 + (int)get_local_id(0) / 16, count - 1) * 16 +
-                                             get_local_id(0) % 16];
         /* What an earlier step made for others: slot, columns; tensor, flags; ld, c0. */
         if (t.sd) {
             const int8 earlier = {0, t.sd & 0xffff, t.sd >> 16, t.se & 0xff, t.sf & 0xffff, t.sf >> 16, t.se >> 8, 0};
@@ -204,11 +219,11 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         case MATRIX_NORM: norm(m, t, table, warp, lane); break;
 #if SPLIT > 1
         case MATRIX_MEET:
-            meet(m, t, table, mails + ((size_t)n * groups / SPLIT * ROWS + row) * 2 * MAIL, side, warp, lane);
+            meet(m, t, table, mail + warp * 2 * MAIL + (side ^ 1) * MAIL, warp, lane);
             break;
 #endif
         case SAMPLE_AT: sample_at(m, t, table, warp, lane); break;
-        case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n, warp, lane); break;
+        case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], mail + side * MAIL, n, warp, lane); break;
         case BOX_SIGMOID: box_sigmoid(m, t, warp, lane); break;
         case MATRIX_SIDES: sides(m, t, table, warp, lane); break;
         case SIDES_BEST: sides_best(m, t, warp, lane); break;
@@ -216,8 +231,12 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         }
 
         /* Inputs that count as floats take two turns, the second one with what rounding to half lost. */
-        const int linear = t.s0 == MATRIX_LINEAR, passes = linear && t.s7 & EXACT ? 2 : 1, each = linear ? t.s6 : 1;
-        const int fold = linear ? t.sc : 2, inputs = linear ? t.s2 : 1;
+#ifdef IST_PTX
+        const int linear = 1; /* where there are turns */
+#else
+        const int linear = t.s0 == MATRIX_LINEAR;
+#endif
+        const int passes = linear && t.s7 & EXACT ? 2 : 1, each = linear ? t.s6 : 1, fold = linear ? t.sc : 2;
 #ifdef IST_PTX
         round = 0;
 #endif
@@ -225,35 +244,30 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
             const int unit = round * 8 + warp, mine = linear && unit < t.s5, last = mine && pass == passes - 1;
             const int c0 = batch * (16 * PIECES >> fold) + q * LANE_INPUTS;
             UNROLLED for (int e = 0; e < 4 * SUMS; e++) sum[e / 4][e % 4] = pass + batch ? sum[e / 4][e % 4] : 0.0f;
+            const int from = linear ? t.s1 + (batch * 2 >= each ? t.s7 / JUMP : 0) : 0, most = linear ? t.s2 : 1;
             /* What counts here is the number of instructions. */
-            const int from = linear ? t.s1 : 0;
             if (fold == 0) {
-                UNROLLED for (int j = 0; j < PIECES / 2; j++) TAKE_INPUTS(j, 1);
+                TURN_OF(1);
             } else if (fold == 1) {
-                UNROLLED for (int j = 0; j < PIECES / 4; j++) TAKE_INPUTS(j, 2);
+                TURN_OF(2);
             } else if (WHOLE_HALVES(t.s7)) {
-                UNROLLED for (int j = 0; j < PIECES / 8; j++) TAKE_INPUTS(j, 4);
+                TURN_OF(4);
             } else {
                 UNROLLED for (int j = 0; j < PIECES / 4; j++) {
-                    const int at = c0 + INPUTS_AT(j), left = inputs - at;
-                    float4 x = AT4(from, min(at, inputs - 1 & ~3), g);
-                    if (pass) x = rest_of(x, halves_of(x.x, x.y), halves_of(x.z, x.w));
-                    const uint l = halves_of(x.x, x.y), h = halves_of(x.z, x.w);
-                    UNROLLED for (int k = 4 * j; k < 4 * j + 4; k++) {
-                        low[k] = left > 1 ? l : left > 0 ? l & 0xffffu : 0;
-                        high[k] = left > 3 ? h : left > 2 ? h & 0xffffu : 0;
-                    }
+                    const int at = c0 + INPUTS_AT(j), left = most - at;
+                    float4 x = AT4(from, min(at, most - 1 & ~3), g);
+                    if (pass) x = rest_of(x);
+                    const uint low = halves_of(x.x, x.y), high = halves_of(x.z, x.w);
+                    inputs[j].x = left > 1 ? low : left > 0 ? low & 0xffffu : 0;
+                    inputs[j].y = left > 3 ? high : left > 2 ? high & 0xffffu : 0;
                 }
+                MULTIPLY_BY(4);
             }
-#define SUM(i)  sum[(i) % SUMS]
-#define OWN(i)  piece[i]
-#define LOW(i)  low[i]
-#define HIGH(i) high[i]
-#define NEXT(i)                                                                                                        \
-    if (last) LOAD_PIECE(piece[i], stream + taken + (i) * 32)
-            MATRIX_MULTIPLY_ALL(PIECES, SUM, OWN, LOW, HIGH, NEXT);
+            MULTIPLY_ALL();
+            UNROLLED for (int i = 0; i < PIECES; i++)
+                if (last) LOAD_PIECE(piece[i], stream + taken + i * 32);
             taken += last ? PIECES * 32 : 0;
-            put_sums(m, t, table, sum, unit, lane, last && batch == each - 1);
+            put_sums(m, t, table, mail + side * MAIL, sum, unit, lane, last && batch == each - 1);
             pass = linear && pass + 1 < passes ? pass + 1 : 0;
             batch = !linear || pass ? batch : batch + 1 < each ? batch + 1 : 0;
             round = !linear ? 0 : pass + batch ? round : round + 1;

@@ -1,8 +1,19 @@
 /* What the steps of a sequence on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx, codes/tape and portable/distribution. -D SLOTS
- * DATA, HALVES, SPLIT and MAIL: see there. */
+ * DATA, HALVES, STEPS, SPLIT and MAIL: see there. */
+#ifndef HALVES
+#define HALVES 0
+#endif
+#ifndef STEPS
+#define STEPS 32
+#endif
+#ifndef SPLIT
+#define SPLIT 1
+#define MAIL  0
+#endif
 #define ITEMS  256
 #define ROWS   8
 #define LOADS  4 /* at the beginning of a sequence, together, by registers */
+#define ROUND  (SPLIT > 1 ? 3 : 4) /* points whose pixels a lane asks for together */
 /* Which row is a matrix instruction's column: those of neighbouring columns differ by 16 banks, those of every other
  * column by 8, so that neither who reads 16 bytes of each row nor who writes 8 has to wait. */
 #define ROW_OF(column) ((column) % 2 ? (column) / 2 + 2 : (column) / 2 + (column) / 4 * 4)
@@ -78,11 +89,13 @@ static inline uint place_of(uint address) {
     __asm__ volatile("mov.u32 %0, %1;" : "=r"(place) : "r"(address));
     return place;
 }
-/* Four words for another group to see, and as they are now. */
+/* Words for another group to see, and as they are now. */
 #define PUT_QUAD(p, v)                                                                                                 \
     __asm__ volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"((v).x), "r"((v).y),          \
                      "r"((v).z), "r"((v).w)                                                                            \
                      : "memory")
+#define PUT_TWO(p, v)                                                                                                  \
+    __asm__ volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"((v).x), "r"((v).y) : "memory")
 #define SEE_QUAD(v, p)                                                                                                 \
     __asm__ volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"                                            \
                      : "=r"((v).x), "=r"((v).y), "=r"((v).z), "=r"((v).w)                                              \
@@ -102,6 +115,7 @@ static inline uint place_of(uint address) {
 #define PLACE_OF(type, array) ((__local type *)((array) + (arg.rows < 0)))
 #define ROW_MEETS() barrier(CLK_LOCAL_MEM_FENCE)
 #define PUT_QUAD(p, v) vstore4((v), 0, (p))
+#define PUT_TWO(p, v)  vstore2((v), 0, (p))
 #define SEE_QUAD(v, p) (v) = vload4(0, (p))
 #define OF_LANE(v, mask)                                                                                               \
     do {                                                                                                               \
@@ -126,6 +140,20 @@ static inline void put_pair(__local float4 *m, int c, int r, float2 v, int two) 
         PUT(0, c, r, v.x);
     }
 }
+
+#if SPLIT > 1
+/* Floats as words that are not zero: zero is what has not come yet. The bits of one NaN become another's. */
+static inline void mail_pair(__global uint *to, float2 v) {
+    uint2 bits = ~as_uint2(v);
+    bits = select(bits, (uint2)(1u), bits == 0u);
+    PUT_TWO(to, bits);
+}
+static inline void mail_quad(__global uint *to, float4 v) {
+    uint4 bits = ~as_uint4(v);
+    bits = select(bits, (uint4)(1u), bits == 0u);
+    PUT_QUAD(to, bits);
+}
+#endif
 
 /* ---- work on single rows: r is the warp's, `lane` of 32 ---- */
 
@@ -247,7 +275,7 @@ PART void eltwise(__local float4 *m, int16 t, int r, int lane) {
     }
 }
 
-/* LayerNorm of a sum or of what gates let through, up to 512 channels in fours; statistics in two passes. t: out,
+/* LayerNorm of a sum or of what gates let through, up to 256 channels in fours; statistics in two passes. t: out,
  * columns, a, b, mode, low, high, gates, gamma, beta, eps, act and what `also` takes. The out is none of the others. */
 #ifdef IST_PTX
 static inline float sum_warp(float4 v) {
@@ -261,18 +289,18 @@ static inline float sum_warp(float4 v) {
 }
 
 PART void norm(__local float4 *m, int16 t, TABLE const float *table, int r, int lane) {
-    float4 x[4], sum = (float4)(0.0f), squares = sum;
+    float4 x[2], sum = (float4)(0.0f), squares = sum;
     ROLLED for (int c = lane * 4; c < t.s2; c += 128) AT4(t.s1, c, r) = elements(m, t, c, r);
-    UNROLLED for (int i = 0; i < 4; i++) {
+    UNROLLED for (int i = 0; i < 2; i++) {
         x[i] = (float4)(0.0f);
         if (lane * 4 + 128 * i < t.s2) x[i] = AT4(t.s1, lane * 4 + 128 * i, r);
         sum += x[i];
     }
-    const float mean = sum_warp(sum) / (float)t.s2;
-    UNROLLED for (int i = 0; i < 4; i++)
+    const float part = 1.0f / (float)t.s2, mean = sum_warp(sum) * part;
+    UNROLLED for (int i = 0; i < 2; i++)
         if (lane * 4 + 128 * i < t.s2) squares = fma(x[i] - mean, x[i] - mean, squares);
-    const float scale = 1.0f / sqrt(sum_warp(squares) / (float)t.s2 + as_float(t.sb));
-    UNROLLED for (int i = 0; i < 4; i++)
+    const float scale = rsqrt(fma(sum_warp(squares), part, as_float(t.sb)));
+    UNROLLED for (int i = 0; i < 2; i++)
         if (lane * 4 + 128 * i < t.s2)
             PUT4(t.s1, lane * 4 + 128 * i, r,
                  fma((x[i] - mean) * scale, FLOATS_AT(table + t.s9, lane * 4 + 128 * i),
@@ -333,36 +361,36 @@ PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r,
     }
 }
 
-/* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens. A lane takes eight channels where a
- * pixel's are aligned (OCTS), else four; where half of the lanes would do, the others take half of the points. */
-PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n, int r, int lane) {
+/* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens, where in the row's mail the other
+ * group gets it (-1: it does not). A lane takes eight channels where a pixel's are aligned (OCTS), else four; where a
+ * half or a quarter of the lanes would do, all take a share of the points. */
+PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, __global uint *mail, int n, int r, int lane) {
     const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
     const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
 #ifdef IST_PTX
-    const int halves = octs == 2 && t.s7 * d == 128;
+    const int lanes = octs == 2 && (t.s7 * d == 128 || t.s7 * d == 64) ? t.s7 * d / 8 : 32;
 #else
-    const int halves = 0;
+    const int lanes = 32;
 #endif
-    const int middle = points + 1 >> 1, first = halves && lane >= 16 ? middle : 0;
-    const int end = halves && lane < 16 ? middle : points;
-    ROLLED for (int c = (halves ? lane & 15 : lane) * 4 * octs; c < t.s7 * d; c += 128 * octs) {
+    const int each = (points * lanes + 31) / 32, first = min(lane / lanes * each, points), end = min(first + each, points);
+    ROLLED for (int c = lane % lanes * 4 * octs; c < t.s7 * d; c += 128 * octs) {
         const int h = c / d * points;
         float4 a = (float4)(0.0f), b = a;
         float sum = 0.0f;
-        ROLLED for (int p0 = first; p0 < end; p0 += 4) {
-            uint4 v[16];
+        ROLLED for (int p0 = first; p0 < end; p0 += ROUND) {
+            uint4 v[4 * ROUND];
             if (octs == 2) {
-                UNROLLED for (int u = 0; u < 16; u++)
+                UNROLLED for (int u = 0; u < 4 * ROUND; u++)
                     LOAD_OCT(v[u], memory + base +
                                        AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
             } else {
-                UNROLLED for (int u = 0; u < 16; u++) {
+                UNROLLED for (int u = 0; u < 4 * ROUND; u++) {
                     v[u].zw = (uint2)(0u);
                     LOAD_QUAD(v[u], memory + base +
                                         AT_INT(t.s2, (u & 3) * all + h + min(p0 + u / 4, end - 1), r) * t.s4 + c);
                 }
             }
-            UNROLLED for (int u = 0; u < 16; u++)
+            UNROLLED for (int u = 0; u < 4 * ROUND; u++)
                 if (p0 + u / 4 < end) {
                     const float4 w = (float4)(AT(t.s2, (4 + (u & 3)) * all + h + p0 + u / 4, r));
                     if (!(u & 3)) sum += AT(t.s2, 8 * all + h + p0 + u / 4, r);
@@ -371,56 +399,62 @@ PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, int n
                 }
         }
 #ifdef IST_PTX
-        if (halves) {
+        ROLLED for (int mask = lanes; mask < 32; mask *= 2) {
             float other[9] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, sum};
-            UNROLLED for (int i = 0; i < 9; i++) OF_LANE(other[i], 16);
+            UNROLLED for (int i = 0; i < 9; i++) OF_LANE(other[i], mask);
             a += (float4)(other[0], other[1], other[2], other[3]);
             b += (float4)(other[4], other[5], other[6], other[7]);
             sum += other[8];
-            if (lane >= 16) continue;
         }
+        if (lane >= lanes) continue;
 #endif
         a *= 1.0f / sum;
         b *= 1.0f / sum;
         PUT4(t.s1, c, r, a);
         if (octs == 2) PUT4(t.s1, c + 4, r, b);
+#if SPLIT > 1
+        if (t.sb >= 0) {
+            mail_quad(mail + r * 2 * MAIL + t.sb + c, a);
+            if (octs == 2) mail_quad(mail + r * 2 * MAIL + t.sb + c + 4, b);
+        }
+#endif
     }
 }
 
 #if SPLIT > 1
-/* A float as a word that is not zero, and back: zero is what has not come yet. The bits of one NaN become another's. */
-static inline uint4 mail_of(float4 v) {
-    const uint4 bits = ~as_uint4(v);
-    return select(bits, (uint4)(1u), bits == 0u);
+static inline int has_come(uint4 v) {
+    return v.x && v.y && v.z && v.w;
 }
 
-/* Two groups have the same rows and sums of half of the inputs each: adds up both, then bias and activation. What is
- * read is zeroed for the next launch, which begins when this one has ended. t: slot, columns, bias (-1: none), act,
- * where in the row's two mails. */
-PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, int side, int r, int lane) {
-    __global uint *to = mail + side * MAIL + t.s5, *from = mail + (side ^ 1) * MAIL + t.s5;
-    ROLLED for (int c = lane * 4; c < t.s2; c += 128) {
-        const uint4 v = mail_of(AT4(t.s1, c, r));
-        PUT_QUAD(to + c, v);
-    }
-    ROLLED for (int c0 = lane * 4; c0 < t.s2; c0 += 512) {
-        uint4 v[4];
+/* Two groups have the same rows and sums of half of the inputs each: adds what the other one has made (put_sums), then
+ * bias and activation; takes what its heads have sampled. What is read is zeroed for the next launch, which begins when
+ * this one has ended. t: slot, columns, bias (-1: none), act, where in the row's mail; of the heads slot, columns and
+ * where in the mail. mail: the other group's. */
+PART void meet(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, int r, int lane) {
+    __global uint *from = mail + t.s5, *heads = mail + t.s8;
+    const uint4 none = (uint4)(0u);
+    ROLLED for (int c0 = lane * 4, h = lane * 4; c0 < t.s2 || h < t.s7; c0 += 512, h += 128) {
+        uint4 v[4], sampled;
         int there;
         do {
-            UNROLLED for (int i = 0; i < 4; i++) SEE_QUAD(v[i], from + (c0 + i * 128 < t.s2 ? c0 + i * 128 : c0));
-            there = 1;
-            UNROLLED for (int i = 0; i < 4; i++) there = there && v[i].x && v[i].y && v[i].z && v[i].w;
+            UNROLLED for (int i = 0; i < 4; i++) SEE_QUAD(v[i], from + min(c0 + i * 128, t.s2 - 4));
+            SEE_QUAD(sampled, heads + max(min(h, t.s7 - 4), 0));
+            there = h >= t.s7 || has_come(sampled);
+            UNROLLED for (int i = 0; i < 4; i++) there = there && (c0 + i * 128 >= t.s2 || has_come(v[i]));
         } while (!there);
         UNROLLED for (int i = 0; i < 4; i++) {
             const int c = c0 + i * 128;
             if (c < t.s2) {
-                const uint4 none = (uint4)(0u);
                 float4 sum = AT4(t.s1, c, r) + as_float4(~v[i]);
                 if (t.s3 >= 0) sum += FLOATS_AT(table + t.s3, c);
                 if (t.s4 == ACT_RELU) sum = max(sum, (float4)(0.0f));
                 PUT4(t.s1, c, r, sum);
                 PUT_QUAD(from + c, none);
             }
+        }
+        if (h < t.s7) {
+            PUT4(t.s6, h, r, as_float4(~sampled));
+            PUT_QUAD(heads + h, none);
         }
     }
 }

@@ -157,13 +157,16 @@ static void deform(ist_tape *p, const ist_step *s) {
     int heads = s->ints[0], points = s->ints[1];
     int offsets = ist_tape_channels(p, s->rows[0], true), weights = ist_tape_channels(p, s->rows[1], true);
     int boxes = ist_tape_channels(p, s->rows[2], true), out = ist_tape_channels(p, s->out[0], false);
-    int places = ist_tape_room(p, p->form->sample * heads * points), em = outside(p, memory, IST_ARG_IN);
+    int em = outside(p, memory, IST_ARG_IN), dim = memory.c / heads;
+    int flags = flags_of(p, memory) | ((memory.ld | memory.c0 | dim) % 8 ? 0 : OCTS), from = 0;
+    int mail = p->sides > 1 && p->form->mail_heads ? p->form->mail_heads(p, s) : -1;
     if (!in_quads(p, memory)) return;
-    EMIT(p, SAMPLE_AT, offsets, weights, boxes, places, p->form->constants(p, s->data_at[0], s->sizes[0]), points,
-         heads, (1 << 16) / points + 1);
-    EMIT(p, SAMPLE_SUM, out, places, em, memory.ld, memory.c0,
-         flags_of(p, memory) | ((memory.ld | memory.c0 | memory.c / heads) % 8 ? 0 : OCTS), heads, points,
-         memory.c / heads, memory.h * memory.w);
+    if (mail >= 0) heads /= p->sides, from = p->side * heads;
+    int places = ist_tape_room(p, p->form->sample * heads * points);
+    EMIT(p, SAMPLE_AT, offsets + 2 * from * points, weights + from * points, boxes, places,
+         p->form->constants(p, s->data_at[0], s->sizes[0]), points, heads, (1 << 16) / points + 1);
+    EMIT(p, SAMPLE_SUM, out + from * dim, places, em, memory.ld, memory.c0 + from * dim, flags, heads, points, dim,
+         memory.h * memory.w, mail);
 }
 
 static void gather(ist_tape *p, const ist_step *s) {

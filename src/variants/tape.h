@@ -76,6 +76,9 @@ typedef struct ist_tape_form {
     void (*load_first)(ist_tape *t); /* at the beginning, or NULL */
     /* Whether each of two groups with the same rows has made half of the columns; NULL: there are no such groups. */
     bool (*divided)(const ist_tape *t, const ist_step *s);
+    /* Where in the rows' mails each of two groups hands over what half of the heads have sampled; -1: each samples for
+     * all, NULL: always. */
+    int (*mail_heads)(ist_tape *t, const ist_step *s);
 } ist_tape_form;
 
 static inline bool ist_tape_same(ist_tensor a, ist_tensor b) {

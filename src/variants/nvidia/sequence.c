@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { NORM_MOST = 512 /* channels that fit registers */, OUTPUTS_MAX = 1024 };
+enum { NORM_MOST = 256 /* channels that fit registers */, OUTPUTS_MAX = 1024 };
 
 /* ---- steps ---- */
 
@@ -71,7 +71,8 @@ static void load_first(ist_tape *p) {
 }
 
 static const ist_tape_form form = {
-    MATRIX_SLOTS, 8, 9, ist_matrix_linear, norm, gate, fdr, ist_matrix_constants, load_first, ist_matrix_divided};
+    MATRIX_SLOTS, 8, 9, ist_matrix_linear, norm, gate, fdr, ist_matrix_constants, load_first, ist_matrix_divided,
+    ist_matrix_mail_heads};
 
 /* ---- the tape as the kernel wants it ---- */
 
@@ -88,6 +89,8 @@ static bool writes(const int *w, int at, int count) {
                (w[5] & ALSO && ist_tape_overlap(at, count, w[12] >> 8 & 0xfff, w[2]));
     case SAMPLE_AT:
         return ist_tape_overlap(at, count, w[4], 9 * w[6] * w[7]);
+    case MATRIX_MEET:
+        return ist_tape_overlap(at, count, w[1], w[2]) || ist_tape_overlap(at, count, w[6], w[7]);
     case SAMPLE_SUM:
         return ist_tape_overlap(at, count, w[1], w[7] * w[9]);
     case MATRIX_SIDES:
@@ -130,16 +133,14 @@ static void join_stores(ist_tape *p) {
     p->count = count;
 }
 
-/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, when
- * the tape is to be read on, as the kernel does every eight steps, and for the table after the first. Returns the turns
- * of all steps. */
+/* On matrix instructions a warp has a row, and waits for the others only where linear layers begin and end, and for the
+ * table after the first. Returns the turns of all steps. */
 static int mark_waits(ist_tape *p) {
     int turns = 0;
     for (size_t i = 0; i < p->count; i++) {
         int *at = p->words + WORDS * i, own = at[0] / LINEAR_TURN;
-        if (i % 8 == 0) at[0] |= READS_ON;
         bool matrix = at[0] % GROUP_WAITS > SIDES_BEST || (i + 1 < p->count && at[WORDS] % GROUP_WAITS > SIDES_BEST);
-        if (matrix || i % 8 == 7 || !i) at[0] |= GROUP_WAITS;
+        if (matrix || !i) at[0] |= GROUP_WAITS;
         turns += own ? own : 1;
     }
     return turns;
@@ -158,8 +159,14 @@ static void launch(ist_matrix_tape *m, const tapes *all, ist_tensor weights, ist
     const struct ist_sequence *s = t->sequence;
     ist_plan *p = t->plan;
     ist_tensor tape = ist_plan_const_bytes(p, all->words, all->count * WORDS * sizeof *all->words, t->label);
-    ist_defines defines = ist_defines_of(p, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d -DHALVES=%d", MATRIX_SLOTS, ITEMS,
-                                         ist_matrix_local_data(m), ist_matrix_halves(m));
+    if (all->counts[0] > STEPS_MOST || all->counts[1] > STEPS_MOST) {
+        ist_plan_fail(p, IST_E_LIMIT, "%s: more than %d steps in a piece of a sequence", t->label, STEPS_MOST);
+        return;
+    }
+    size_t longest = all->counts[0] > all->counts[1] ? all->counts[0] : all->counts[1];
+    const int steps = (int)ist_round_up(longest, STEPS_STEP);
+    ist_defines defines = ist_defines_of(p, "-DSLOTS=%d -DTHREADS=%d -DDATA=%d -DHALVES=%d -DSTEPS=%d", MATRIX_SLOTS,
+                                         ITEMS, ist_matrix_local_data(m, steps), ist_matrix_halves(m), steps);
     if (t->sides > 1) ist_defines_add(&defines, " -DSPLIT=%d -DMAIL=%d", t->sides, MAIL);
     size_t groups = (size_t)ist_div_up(s->rows, MATRIX_ROWS);
     ist_tensor mails = {0};
@@ -261,11 +268,12 @@ static void launch_piece(ist_plan *plan, struct ist_sequence *s, size_t first, s
 
 /* ---- forms ---- */
 
-/* From a multiple of how many channels on tensor k of a step must lie: the three rows, then what it makes. */
-static int begins(const ist_step *s, int k) {
+/* From a multiple of how many channels on tensor k of a step must lie: the three rows, then what it makes. `halves`:
+ * linear layers take these. */
+static int begins(const ist_step *s, int k, bool halves) {
     switch (s->op) {
     case IST_STEP_LINEAR:
-        return k ? 2 : s->rows[0].elem == IST_ELEM_T ? 8 : 4;
+        return k ? 2 : s->rows[0].elem == IST_ELEM_T && halves ? 8 : 4;
     case IST_STEP_NORM:
     case IST_STEP_GATE:
         return 4;
@@ -280,24 +288,25 @@ static const ist_tensor *tensor_of(const ist_step *s, int k) {
     return k < 3 ? &s->rows[k] : &s->out[k - 3];
 }
 
-/* A buffer lies in local memory from the first channel on that a step has of it: all of them begin where each must. */
-static bool all_begin(const struct ist_sequence *s, int buffer, int multiple) {
+/* Where all parts of a buffer that steps have lie so to each other: it lies in local memory from its first one on. */
+static bool all_begin(const struct ist_sequence *s, const ist_tensor *part, int multiple) {
     for (size_t i = 0; i < s->count && multiple > 1; i++)
         for (int k = 0; k < 5; k++) {
             const ist_tensor *t = tensor_of(&s->steps[i], k);
-            if (ist_has(*t) && t->buffer == buffer && t->c0 % multiple) return false;
+            if (ist_has(*t) && t->buffer == part->buffer && (t->c0 - part->c0) % multiple) return false;
         }
     return true;
 }
 
 static bool fits(const struct ist_sequence *s) {
+    const ist_matrix_sequence *config = s->form->config;
     for (size_t i = 0; i < s->count; i++) {
         const ist_step *q = &s->steps[i];
         bool norms = q->op == IST_STEP_NORM || q->op == IST_STEP_GATE;
         if (norms && (q->out[0].c % 4 || q->out[0].c > NORM_MOST)) return false;
         for (int k = 0; k < 5; k++) {
             const ist_tensor *t = tensor_of(q, k);
-            if (ist_has(*t) && !all_begin(s, t->buffer, begins(q, k))) return false;
+            if (ist_has(*t) && !all_begin(s, t, begins(q, k, config->large))) return false;
         }
     }
     return true;

@@ -22,16 +22,17 @@ int ist_matrix_constants(ist_tape *t, size_t at, int count) {
     return (int)first;
 }
 
-/* The inputs and outputs of a layer that a group takes. */
+/* The inputs and outputs of a layer that a group takes; its second half of the inputs is `jump` further. */
 typedef struct share {
-    int in, ins, out, outs;
+    int in, ins, out, outs, jump;
 } share;
 
 static share share_of(const ist_matrix_tape *m, const ist_step *s, way w, int side) {
     const ist_filter *f = &s->filter;
-    share all = {0, f->in, 0, f->out};
+    share all = {0, f->in, 0, f->out, 0};
     if (w == OUTPUTS) all.outs /= m->tape.sides, all.out = side * all.outs;
-    if (w == INPUTS) all.ins /= m->tape.sides, all.in = side * all.ins;
+    if (w == INPUTS || w == HEADS) all.ins /= m->tape.sides, all.in = side * all.ins;
+    if (w == HEADS) all.in /= 2, all.jump = all.ins / 2;
     return all;
 }
 
@@ -57,6 +58,7 @@ static void stream_unit(ist_matrix_tape *m, int warp, const ist_step *s, share o
         int first = halves ? k / 2 * 2 * BLOCK + four * 8 + k % 2 * 4 : k * BLOCK + four * 4;
         int i = first + h / 4 * 2 + h % 2;
         bool there = o < own.outs && i < own.ins;
+        if (i >= own.ins / 2) i += own.jump;
         to[e] = there ? w[(size_t)(own.in + i) * ld + (size_t)(own.out + o)] : 0;
     }
     m->streamed[warp] = count;
@@ -78,7 +80,7 @@ static layout layout_of(share own, bool exact) {
                     .batches = ist_div_up(own.ins, BLOCK * BATCH >> fold)};
         l.rounds = ist_div_up(l.units, WARPS);
         l.whole = own.ins == l.batches * (BLOCK * BATCH >> fold);
-        if ((exact || !l.whole) && fold < FOLD_MOST) continue;
+        if ((exact || !l.whole || (own.jump && l.batches % 2)) && fold < FOLD_MOST) continue;
         if (!best.units || l.rounds * l.batches <= best.rounds * best.batches) best = l;
     }
     return best;
@@ -104,7 +106,7 @@ void ist_matrix_linear(ist_tape *t, const ist_step *s) {
     int bias = s->has_bias ? ist_matrix_constants(t, s->data_at[0], s->filter.out) : -1;
     bool exact = s->rows[0].elem == IST_ELEM_F32;
     layout l = layout_of(own, exact);
-    int flags = (exact ? EXACT : 0) | (l.whole ? WHOLE : 0), turns = turns_of(own, exact);
+    int flags = (exact ? EXACT : 0) | (l.whole ? WHOLE : 0) | own.jump * JUMP, turns = turns_of(own, exact);
     for (int unit = 0; unit < l.units; unit++)
         stream_unit(m, t->side * WARPS + unit % WARPS, s, own, unit, l.fold, l.batches);
     if (turns >= LINEAR_TURNS_END || in % 4) {
@@ -112,12 +114,13 @@ void ist_matrix_linear(ist_tape *t, const ist_step *s) {
                       s->filter.in, in, s->filter.out);
         return;
     }
-    bool meets = w == INPUTS;
+    bool meets = w == INPUTS || w == HEADS;
     EMIT(t, MATRIX_LINEAR + turns * LINEAR_TURN, in + own.in, own.ins, out + own.out, own.outs, l.units, l.batches,
-         flags, meets || bias < 0 ? -1 : bias + own.out, meets ? IST_ACT_NONE : s->ints[0],
+         flags, meets ? MAILED - m->mail : bias < 0 ? -1 : bias + own.out, meets ? IST_ACT_NONE : s->ints[0],
          before < 0 ? -1 : before + own.out, after < 0 ? -1 : after + own.out, l.fold);
     if (!meets) return;
-    EMIT(t, MATRIX_MEET, out, own.outs, bias, s->ints[0], m->mail);
+    int half = own.jump, other = w == HEADS ? in + own.in + 2 * half + (t->side ? -half : half) : 0;
+    EMIT(t, MATRIX_MEET, out, own.outs, bias, s->ints[0], m->mail, other, half, m->heads_mail);
     m->mail += own.outs;
 }
 
@@ -127,6 +130,13 @@ bool ist_matrix_divided(const ist_tape *t, const ist_step *s) {
     return s->op == IST_STEP_LINEAR && way_of(ist_matrix_of_const(t), s) == OUTPUTS;
 }
 
+int ist_matrix_mail_heads(ist_tape *t, const ist_step *s) {
+    ist_matrix_tape *m = ist_matrix_of(t);
+    if (way_of(m, s) != HEADS) return -1;
+    m->heads_mail = m->mail;
+    m->mail += s->out[0].c / t->sides;
+    return m->heads_mail;
+}
 
 static bool plain(const ist_step *s) {
     return s->op == IST_STEP_LINEAR && !ist_has(s->rows[1]) && !ist_has(s->rows[2]);
@@ -150,6 +160,27 @@ static const ist_step *user_of(const ist_matrix_tape *m, const ist_step *s, int 
 
 static int turns_by(const ist_matrix_tape *m, const ist_step *s, way w) {
     return turns_of(share_of(m, s, w, 0), s->rows[0].elem == IST_ELEM_F32);
+}
+
+/* Deformable attention by heads: where nobody wants its result before the linear layer of which it is the second half
+ * of the inputs, and that one's groups hand over sums. */
+static void divide_heads(ist_matrix_tape *m, size_t at) {
+    const ist_step *steps = m->tape.sequence->steps, *s = &steps[at];
+    const ist_tensor d = s->out[0];
+    size_t i = at + 1;
+    for (; i < m->tape.end; i++) {
+        const ist_step *o = &steps[i];
+        bool uses = false;
+        for (int k = 0; k < 3; k++) uses = uses || o->rows[k].buffer == d.buffer;
+        for (int k = 0; k < 2; k++) uses = uses || o->out[k].buffer == d.buffer || o->whole[k].buffer == d.buffer;
+        if (uses) break;
+    }
+    if (i == m->tape.end || m->ways[i - m->tape.first] != INPUTS) return;
+    const ist_tensor x = steps[i].rows[0];
+    bool second = x.buffer == d.buffer && d.c0 == x.c0 + d.c && x.c == 2 * d.c && d.elem == IST_ELEM_T;
+    bool shared = ist_sequence_shares(m->tape.plan, m->tape.sequence, 0, m->tape.end, d.buffer);
+    if (!second || shared || s->ints[0] % SIDES_MOST || d.c % (2 * BLOCK * BATCH >> FOLD_MOST)) return;
+    m->ways[at - m->tape.first] = m->ways[i - m->tape.first] = HEADS;
 }
 
 /* What is worth dividing: a step to hand over sums costs some thousand cycles, as a turn of all warps does. Returns the
@@ -185,6 +216,8 @@ int ist_matrix_divide(ist_matrix_tape *m) {
             saved += now - less - 1;
         }
     }
+    for (size_t i = m->tape.first; i < m->tape.end; i++)
+        if (m->tape.sequence->steps[i].op == IST_STEP_DEFORM) divide_heads(m, i);
     return saved;
 }
 
@@ -228,10 +261,10 @@ int ist_matrix_halves(const ist_matrix_tape *m) {
 }
 
 /* Where there is room for them beside the rows: what the device says or a probe has shown. */
-int ist_matrix_local_data(const ist_matrix_tape *m) {
+int ist_matrix_local_data(const ist_matrix_tape *m, int steps) {
     const ist_matrix_sequence *config = m->tape.sequence->form->config;
     size_t need = (MATRIX_SLOTS * MATRIX_ROWS + m->data_count) * sizeof *m->data + MATRIX_REST +
-                  (size_t)ist_matrix_halves(m) * MATRIX_ROWS * 2;
+                  (size_t)ist_matrix_halves(m) * MATRIX_ROWS * 2 + (size_t)steps * WORDS * sizeof(int);
     size_t room = ist_device_local_bytes(ist_plan_device(m->tape.plan));
     return need <= room || (need <= LARGE_ROOM && config->large) ? (int)m->data_count : 0;
 }

@@ -89,7 +89,7 @@ static int constants(ist_tape *p, size_t at, int count) {
     return (int)at;
 }
 
-static const ist_tape_form tape_form = {SLOTS, 4, 8, linear, norm, gate, fdr, constants, NULL, NULL};
+static const ist_tape_form tape_form = {SLOTS, 4, 8, linear, norm, gate, fdr, constants, NULL, NULL, NULL};
 
 /* ---- launch ---- */
 
