@@ -12,16 +12,16 @@
  *
  * SPLIT=2: two groups have the same rows. What both make lies in the local memory of both; of a linear layer each makes
  * half of the outputs, of one behind it the sums of half of the inputs, which they hand to each other through the
- * second-level cache (nvidia/sequence_rows, meet); of deformable attention half of the heads. Both must run at once: there are no more groups than compute units, and the
- * two begin one after the other.
+ * second-level cache (nvidia/sequence_rows, meet); of deformable attention half of the heads. Both must run at once:
+ * there are no more groups than compute units, and the two begin one after the other.
  *
  * HALVES: whatever a step makes lies in local memory as halves, too, which linear layers take as they are; 0: they round
  * floats.
  *
  * -D SLOTS: channels of local memory, 8 more than a multiple of 32 (ROW_OF). -D THREADS=256. -D DATA: floats of the
  * table (biases and the like) that local memory has room for; 0: it stays where it is. -D HALVES: channels of a row as
- * halves, 16 more than a multiple of 64, or 0. -D STEPS: at least as many as a tape has, a multiple of 16. -D MAIL: words of a
- * row that a group can hand over. */
+ * halves, 16 more than a multiple of 64, or 0. -D STEPS: at least as many as a tape has, a multiple of 16. -D MAIL:
+ * words of a row that a group can hand over. */
 #define PIECES    16 /* of 16 bytes, in a batch: 16 outputs and 16 inputs each */
 #define SUMS      4
 /* The inputs that a lane has of step k of 16: of a row's 32 the eighth q as halves, of 16 the fourth as floats. */
@@ -78,8 +78,7 @@ static inline float4 rest_of(float4 v) {
 /* t of this and of the loop in the kernel: in, inputs, out, outputs, units, batches of a unit, flags, bias (-1: none),
  * act, before (-1: none), after (-1: none), fold. A unit is 16 << fold outputs, of which a batch has 256 >> fold
  * inputs; batches are whole and inputs count as halves but where fold is 2; a warp takes every eighth. Piece i is of
- * block i % (1 << fold) of outputs and is added to sum i % 4. */
-/* mail: what this group hands over of its row 0. */
+ * block i % (1 << fold) of outputs and is added to sum i % 4. mail: what this group hands over of its row 0. */
 PART void put_sums(__local float4 *m, int16 t, TABLE const float *table, __global uint *mail, float (*sum)[4],
                    int unit, int lane, int done) {
     ONLY(done);
@@ -230,16 +229,14 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         default: break; /* below: nothing that all work-items must reach is in a branch */
         }
 
-        /* Inputs that count as floats take two turns, the second one with what rounding to half lost. */
 #ifdef IST_PTX
         const int linear = 1; /* where there are turns */
+        round = 0;
 #else
         const int linear = t.s0 == MATRIX_LINEAR;
 #endif
+        /* Inputs that count as floats take two turns, the second one with what rounding to half lost. */
         const int passes = linear && t.s7 & EXACT ? 2 : 1, each = linear ? t.s6 : 1, fold = linear ? t.sc : 2;
-#ifdef IST_PTX
-        round = 0;
-#endif
         TURNS(word / LINEAR_TURN) {
             const int unit = round * 8 + warp, mine = linear && unit < t.s5, last = mine && pass == passes - 1;
             const int c0 = batch * (16 * PIECES >> fold) + q * LANE_INPUTS;

@@ -1,5 +1,5 @@
-/* What the steps of a sequence on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx, codes/tape and portable/distribution. -D SLOTS
- * DATA, HALVES, STEPS, SPLIT and MAIL: see there. */
+/* What the steps of a sequence on matrix instructions (nvidia/sequence) do row by row, behind nvidia/ptx, codes/tape and
+ * portable/distribution. -D SLOTS, DATA, HALVES, STEPS, SPLIT and MAIL: see there. */
 #ifndef HALVES
 #define HALVES 0
 #endif
@@ -364,7 +364,8 @@ PART void sample_at(__local float4 *m, int16 t, TABLE const float *table, int r,
 /* t: out, places at, tensor, ld, c0, flags, heads, points, head dimension, tokens, where in the row's mail the other
  * group gets it (-1: it does not). A lane takes eight channels where a pixel's are aligned (OCTS), else four; where a
  * half or a quarter of the lanes would do, all take a share of the points. */
-PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, __global uint *mail, int n, int r, int lane) {
+PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, __global uint *mail, int n, int r,
+                     int lane) {
     const int points = t.s8, all = t.s7 * points, d = t.s9, octs = t.s6 & OCTS ? 2 : 1;
     const int base = (t.s6 & ONE_ITEM ? 0 : n) * t.sa * t.s4 + t.s5;
 #ifdef IST_PTX
@@ -372,7 +373,8 @@ PART void sample_sum(__local float4 *m, int16 t, __global const T *memory, __glo
 #else
     const int lanes = 32;
 #endif
-    const int each = (points * lanes + 31) / 32, first = min(lane / lanes * each, points), end = min(first + each, points);
+    const int each = (points * lanes + 31) / 32, first = min(lane / lanes * each, points);
+    const int end = min(first + each, points);
     ROLLED for (int c = lane % lanes * 4 * octs; c < t.s7 * d; c += 128 * octs) {
         const int h = c / d * points;
         float4 a = (float4)(0.0f), b = a;

@@ -17,8 +17,9 @@ enum ist_matrix_step {
     LINEAR_TURN = 1 << 10,
     LINEAR_TURNS_END = 1 << 20 /* what there is room for */
 };
-/* Of a linear layer. From half of the batches on its inputs are flags / JUMP channels further. MAILED - i in place of its bias: the other group gets its sums, as words from i on. WHOLE: its batches have no inputs beyond the last one; EXACT: its inputs count as floats, once
- * rounded to half and once what was lost. */
+/* Of a linear layer. WHOLE: its batches have no inputs beyond the last one; EXACT: its inputs count as floats, once
+ * rounded to half and once what was lost; from half of the batches on its inputs are flags / JUMP channels further.
+ * MAILED - i in place of its bias: the other group gets its sums, as words from i on. */
 enum ist_matrix_linear_flag { WHOLE = 1, EXACT = 2, JUMP = 4, MAILED = -2 };
 enum { STORED = 13 /* the first of three words: an earlier step's store */ };
 /* Loads at the beginning: how many at most by registers, and with those of floats; where the first step says how many,

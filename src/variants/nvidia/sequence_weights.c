@@ -37,9 +37,9 @@ static share share_of(const ist_matrix_tape *m, const ist_step *s, way w, int si
 }
 
 /* Appends to the warp's stream the weights of a unit, 16 << fold outputs, for all inputs of the share: pieces of 16
- * bytes for each lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs 2 (l / 4) and the
- * next, which it then has as neighbours, of each two inputs, then of each the two behind them (mma.m16n8k16, matrix A).
- * Which four inputs suits how it reads the rows: of 16 the fourth l % 4, or halves of the eighth of 32 (TAKE_INPUTS). */
+ * bytes for each lane, the blocks of 16 outputs for 16 inputs, then for the next. Lane l holds outputs 2 (l / 4) and
+ * the next, so that it has results side by side, of each two inputs, then of each the two behind them (mma.m16n8k16,
+ * matrix A). Which four inputs suits how it reads rows: the fourth l % 4 of 16, as halves half of the eighth of 32. */
 static void stream_unit(ist_matrix_tape *m, int warp, const ist_step *s, share own, int unit, int fold, int batches) {
     size_t ld = ist_round_up((size_t)s->filter.out, 4), count = m->streamed[warp] + (size_t)batches * BATCH;
     const float *w = m->tape.sequence->weights + s->weights_at;
