@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds and tests everything: sh tests/run.sh [quick|full]
 #
-# quick: gcc build, the tests on PoCL in both precisions (convolutions with fewer cases of tiles that differ in sizes only), the portable kernel variants alone (a build without those of any
+# quick: gcc build, the tests on PoCL in both precisions (convolutions with fewer cases of tiles that differ in sizes only, six operators in float alone), the portable kernel variants alone (a build without those of any
 # machine) on what is quick of models, frames and programs; the page of `segment --serve` where Chromium is there, which
 # full installs. full (the default): the portable build on all of these; a failure of
 # every single call that the program makes; also the operators on a second OpenCL implementation (rusticl on llvmpipe) and
@@ -257,13 +257,11 @@ streams_of_examples() {
 
 # ---- the run ----
 
-# A build with the portable kernel variants alone, which any device must be able to run. Quick takes the tests that need
-# less than 40 s each once PoCL has their kernels, which it compiles for minutes the first time. Left for full, since PoCL
-# is slow at kernels with barriers and these compute many frames or masks, or wait: pipeline_(faults|frame|golden|overlap),
-# model_mobilesam, cli_audit, cli_real.
-portable_quick='model_(deim|dfine|dfine_faults|dfine_traps|net|sam_vit|tinyvit_side)|api_(arguments|threads)'
-portable_quick="$portable_quick|pipeline_(choice|copier|inputs|match|profile|promise|sam_vit|tune)"
-portable_quick="$portable_quick|cli_(device|eval|predict|program|verify)"
+# A build with the portable kernel variants alone, which any device must be able to run. Quick takes tests whose kernels
+# PoCL compiles in a minute or two, and one of each kind: it is slow at kernels with barriers, and what the others have
+# beside them (faults, threads, evaluation, many frames) the build with all variants has been asked already.
+portable_quick='model_(deim|dfine|net|sam_vit|tinyvit_side)'
+portable_quick="$portable_quick|pipeline_(choice|copier)|cli_(predict|program|verify)"
 portable_alone() {
     step make_tree "$build/portable" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON -DISTHMUS_MACHINES=portable
     if [ "$mode" = full ]; then
@@ -284,10 +282,10 @@ step make_tree "$build/gcc" -DCMAKE_C_COMPILER=gcc -DISTHMUS_WERROR=ON ${python:
 say "tests"
 if [ "$mode" = full ]; then
     run_ctest "$build/gcc" -j "$jobs"
-else # rows that are left out, in half: minutes of compiling for what float has shown
+else # what takes long in half, of which float has shown the most: minutes of compiling
     ISTHMUS_QUICK=1
     export ISTHMUS_QUICK
-    run_ctest "$build/gcc" -E '^op_left_out_half$' -j "$jobs"
+    run_ctest "$build/gcc" -E '^op_(conv|left_out|norm_mlp|relative_attention|two_way|window)_half$' -j "$jobs"
 fi
 say "portable machines alone"
 portable_alone
