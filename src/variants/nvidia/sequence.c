@@ -284,6 +284,7 @@ static int begins(const ist_step *s, int k, bool halves) {
     }
 }
 
+enum { TENSORS = 5 }; /* of a step */
 static const ist_tensor *tensor_of(const ist_step *s, int k) {
     return k < 3 ? &s->rows[k] : &s->out[k - 3];
 }
@@ -291,7 +292,7 @@ static const ist_tensor *tensor_of(const ist_step *s, int k) {
 /* Where all parts of a buffer that steps have lie so to each other: it lies in local memory from its first one on. */
 static bool all_begin(const struct ist_sequence *s, const ist_tensor *part, int multiple) {
     for (size_t i = 0; i < s->count && multiple > 1; i++)
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < TENSORS; k++) {
             const ist_tensor *t = tensor_of(&s->steps[i], k);
             if (ist_has(*t) && t->buffer == part->buffer && (t->c0 - part->c0) % multiple) return false;
         }
@@ -304,7 +305,7 @@ static bool fits(const struct ist_sequence *s) {
         const ist_step *q = &s->steps[i];
         bool norms = q->op == IST_STEP_NORM || q->op == IST_STEP_GATE;
         if (norms && (q->out[0].c % 4 || q->out[0].c > NORM_MOST)) return false;
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < TENSORS; k++) {
             const ist_tensor *t = tensor_of(q, k);
             if (ist_has(*t) && !all_begin(s, t, begins(q, k, config->large))) return false;
         }

@@ -25,8 +25,9 @@ enum { STORED = 13 /* the first of three words: an earlier step's store */ };
 /* Loads at the beginning: how many at most by registers, and with those of floats; where the first step says how many,
  * channels for all. */
 enum { LOADS = 4, LOADS_ALL = 7, TOGETHER = 10, LOADS_ROOM = 1024 };
-/* Rows of a group, channels of its local memory as floats and as halves, so that rows are in different banks; warps, their pieces of weights in a batch, halves of a piece of all
- * lanes, inputs and outputs of a piece; folds (below); floats of the table of which local memory has a multiple. */
+/* Rows of a group, channels of its local memory as floats and as halves, so that rows are in different banks; warps,
+ * their pieces of weights in a batch, halves of a piece of all lanes, inputs and outputs of a piece; folds (below);
+ * floats of the table of which local memory has a multiple. */
 enum { MATRIX_ROWS = 8, MATRIX_SLOTS = 2888, MATRIX_HALVES = 2896 };
 enum { SIDES_MOST = 2, WARPS = 8, PREFETCHERS = 16, BATCH = 16, PIECE = 256, BLOCK = 16, FOLD_MOST = 2 };
 enum { SAVED_LEAST = 2 }; /* turns for which two groups hand each other their sums */
@@ -76,6 +77,7 @@ static inline const ist_matrix_tape *ist_matrix_of_const(const ist_tape *t) {
 int ist_matrix_constants(ist_tape *t, size_t at, int count);
 /* The step of a linear layer, and its weights. */
 void ist_matrix_linear(ist_tape *t, const ist_step *s);
+/* A form's divided and mail_heads. */
 bool ist_matrix_divided(const ist_tape *t, const ist_step *s);
 int ist_matrix_mail_heads(ist_tape *t, const ist_step *s);
 /* Decides what two groups with the same rows divide; returns the turns (of all warps, a batch each) that this saves. */
