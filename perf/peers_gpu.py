@@ -16,7 +16,7 @@ mask) with COUNT boxes. Contenders:
              with --beam N, tinygrad's search of kernel forms, which stops after --beam-seconds. A child (or a compilation) that is
              not ready --peer-seconds after its start, or a child whose outputs are not the published ones, is named and left out
     isthmus  BINARY (bench_models), in fp16 with --half, a child that runs a frame per line of input; what ISTHMUS_CAPS hides
-             (-PTX_MMA,-PTX_WGMMA,-PTX_MEET: what GPUs of other vendors do not have) is said beside the case
+             (-PTX_MMA,-PTX_WGMMA,-PTX_MEET,-PTX_BLOCK: what GPUs of other vendors do not have) is said beside the case
 All time is the host's, from the call to the end of the device's work: launches count. A round goes through the contenders in
 turn, each with frames that do not count before those that do. Reported: median, least, and isthmus / graph (below 1: isthmus
 is faster). Clocks and temperature are nvidia-smi's while the case ran. torch.compile is slow, so each case is compiled in a

@@ -40,12 +40,13 @@ static ist_status create_regions(ist_plan *p, const ist_region *regions, int cou
     return IST_OK;
 }
 
-static ist_status fill_pattern(ist_plan *p, ist_error *err) {
+/* Of the arena, which begins at byte `at` of `mem`. */
+static ist_status fill_pattern(ist_plan *p, cl_mem mem, size_t at, ist_error *err) {
     void *pattern = malloc(p->arena_size.peak);
     if (!pattern) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
     memset(pattern, GUARD_PATTERN, p->arena_size.peak);
-    ist_status st = ist_write(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, pattern, true,
-                              "guard pattern", err);
+    ist_status st =
+        ist_write(p->device, (ist_frame_scope){0}, mem, at, p->arena_size.peak, pattern, true, "guard pattern", err);
     free(pattern);
     return st;
 }
@@ -56,16 +57,16 @@ static ist_status create_arena(ist_plan *p, ist_span *spans, const size_t *index
     int region_count = 0;
     IST_TRY(
         ist_arena_place(spans, count, ist_device_alignment(p->device), regions, &region_count, &p->arena_size, err));
-    if (!count) return IST_OK;
-    IST_TRY(p->options.late ? ist_buffer_zeroed(p->device, p->arena_size.peak, "arena", &p->arena, err)
-                            : ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
-    IST_TRY(create_regions(p, regions, region_count, err));
     for (int i = 0; i < count; i++) {
         ist_plan_buffer *b = &p->buffers[index[i]];
         b->offset = regions[spans[i].region].offset + guard_of(p);
-        b->mem = p->regions[spans[i].region];
     }
-    return guard_of(p) ? fill_pattern(p, err) : IST_OK;
+    if (!count || ist_plan_in_block(p)) return IST_OK;
+    IST_TRY(p->options.late ? ist_buffer_zeroed(p->device, p->arena_size.peak, "arena", &p->arena, err)
+                            : ist_buffer_create(p->device, p->arena_size.peak, "arena", &p->arena, err));
+    IST_TRY(create_regions(p, regions, region_count, err));
+    for (int i = 0; i < count; i++) p->buffers[index[i]].mem = p->regions[spans[i].region];
+    return guard_of(p) ? fill_pattern(p, p->arena, 0, err) : IST_OK;
 }
 
 static ist_status place(ist_plan *p, ist_error *err) {
@@ -120,11 +121,28 @@ static ist_status zero_persistent(ist_plan *p, ist_error *err) {
     return IST_OK;
 }
 
+static ist_status create_buffers(ist_plan *p, ist_error *err) {
+    IST_TRY(upload_pages(p, err));
+    return zero_persistent(p, err);
+}
+
+static ist_status create_block(ist_plan *p, ist_error *err) {
+    IST_TRY(ist_plan_create_block(p, err));
+    return guard_of(p) && p->block ? fill_pattern(p, p->block, p->arena_at, err) : IST_OK;
+}
+
+/* ---- kernels ---- */
+
+/* Which argument of its kernel is argument i of a launch. */
+static cl_uint argument_of(const ist_plan *p, int i) {
+    return (cl_uint)i + ist_plan_in_block(p);
+}
+
 /* Argument i of a node is the external buffer `ext`, set when it is bound. */
 static ist_status add_slot(ist_plan *p, int ext, size_t node, int i, ist_error *err) {
     if (!ist_grow((void **)&p->slots, &p->slot_capacity, p->slot_count + 1, sizeof *p->slots))
         return ist_fail(err, IST_E_MEMORY, "plan: out of host memory");
-    p->slots[p->slot_count++] = (ist_plan_slot){ext, (int)node, i};
+    p->slots[p->slot_count++] = (ist_plan_slot){ext, (int)node, (int)argument_of(p, i)};
     return IST_OK;
 }
 
@@ -133,6 +151,7 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
     const ist_arg *a = &l->args[i];
     const void *value = a->v.i;
     static const cl_mem absent = NULL;
+    cl_ulong place;
     size_t size = 0;
     switch (a->kind) {
     case IST_ARG_INT:
@@ -155,18 +174,15 @@ static ist_status set_arg(ist_plan *p, size_t node, int i, ist_error *err) {
         size = a->v.s.bytes;
         break;
     default: {
-        if (!ist_has(a->tensor)) { /* no pointer: each buffer among the arguments costs a launch time on some drivers */
-            value = &absent;
-            size = sizeof absent;
-            break;
-        }
-        ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
-        if (b->home == IST_HOME_EXTERNAL) return add_slot(p, b->ext, node, i, err);
-        value = &b->mem;
-        size = sizeof(cl_mem);
+        /* absent: no pointer, since each buffer among the arguments costs a launch time on some drivers */
+        const ist_plan_buffer *b = ist_has(a->tensor) ? ist_plan_buffer_of(p, a->tensor) : NULL;
+        if (b && b->home == IST_HOME_EXTERNAL) return add_slot(p, b->ext, node, i, err);
+        place = b ? b->at : 0;
+        value = ist_plan_in_block(p) ? (const void *)&place : b ? &b->mem : &absent;
+        size = ist_plan_in_block(p) ? sizeof place : sizeof(cl_mem);
     }
     }
-    cl_int code = clSetKernelArg(p->nodes[node].kernel, (cl_uint)i, size, value);
+    cl_int code = clSetKernelArg(p->nodes[node].kernel, argument_of(p, i), size, value);
     if (code != CL_SUCCESS)
         return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), argument %d", l->label, l->kernel, i);
     return IST_OK;
@@ -226,6 +242,10 @@ static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
         return st;
     }
     for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
+    if (ist_plan_in_block(p)) {
+        cl_int code = clSetKernelArg(p->nodes[n].kernel, 0, sizeof p->block, &p->block);
+        if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), block", l->label, l->kernel);
+    }
     return text ? set_bases(p, n, err) : IST_OK;
 }
 
@@ -257,8 +277,7 @@ ist_status ist_plan_finish(ist_plan *p, ist_error *err) {
     ist_error own = {0}; /* a failed finish leaves the plan failed, whether or not the caller listens */
     ist_status st = place(p, &own);
     if (!st) st = ist_plan_join_series(p, &own);
-    if (!st) st = upload_pages(p, &own);
-    if (!st) st = zero_persistent(p, &own);
+    if (!st) st = ist_plan_in_block(p) ? create_block(p, &own) : create_buffers(p, &own);
     if (!st && !p->options.late) st = create_kernels(p, &own);
     if (st) {
         p->error = own;
@@ -345,11 +364,12 @@ ist_plan_facts ist_plan_describe(const ist_plan *p) {
 
 ist_status ist_plan_check_guards(ist_plan *p, ist_error *err) {
     size_t guard = guard_of(p);
-    if (!guard || !p->arena) return IST_OK;
+    cl_mem mem = p->block ? p->block : p->arena;
+    if (!guard || !mem || !p->arena_size.peak) return IST_OK;
     unsigned char *bytes = malloc(p->arena_size.peak);
     if (!bytes) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for guards");
     ist_status st =
-        ist_read(p->device, (ist_frame_scope){0}, p->arena, 0, p->arena_size.peak, bytes, NULL, "guards", err);
+        ist_read(p->device, (ist_frame_scope){0}, mem, p->arena_at, p->arena_size.peak, bytes, NULL, "guards", err);
     for (size_t i = 0; !st && i < p->buffer_count; i++) {
         const ist_plan_buffer *b = &p->buffers[i];
         if (b->home != IST_HOME_ARENA || b->first < 0) continue;

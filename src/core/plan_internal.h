@@ -1,4 +1,4 @@
-/* What record.c, finish.c and run.c share: the plan's own structures. Nobody else includes this. */
+/* What record.c, finish.c, block.c and run.c share: the plan's own structures. Nobody else includes this. */
 #ifndef IST_CORE_PLAN_INTERNAL_H
 #define IST_CORE_PLAN_INTERNAL_H
 
@@ -16,15 +16,16 @@ typedef struct ist_plan_buffer {
     bool keep;       /* tapped, or a limit: alive to the end */
     int ext;         /* IST_HOME_EXTERNAL */
     int page;        /* IST_HOME_CONST */
-    size_t offset;   /* in the arena or the page */
-    cl_mem mem;      /* after finish: of the arena borrowed, of an external as bound, else owned */
+    size_t offset;   /* in the arena, the state or the page */
+    cl_mem mem;      /* after finish: the block or of the arena, borrowed, of an external as bound, else owned */
+    size_t at;       /* its first byte in `mem` */
 } ist_plan_buffer;
 
 /* Constants are gathered in pages on the host and uploaded once each. */
 typedef struct ist_plan_page {
     ist_pages *host; /* until it is uploaded */
     size_t used, capacity;
-    cl_mem mem;
+    cl_mem mem; /* after finish, unless there is a block */
 } ist_plan_page;
 
 typedef struct ist_plan_node {
@@ -81,6 +82,8 @@ struct ist_plan {
     int external[IST_MAX_EXTERNALS]; /* buffer number, 0: not used */
     cl_mem bound[IST_MAX_EXTERNALS];
     cl_mem arena, state; /* state: all that is IST_HOME_PERSISTENT */
+    cl_mem block;        /* pages, state and arena as one buffer, where launches are given places in it */
+    size_t arena_at;     /* its first byte in the block */
     ist_arena_size arena_size;
     cl_mem *regions; /* sub-buffers of the arena; tensors borrow them */
     int region_count;
@@ -107,6 +110,8 @@ ist_status ist_plan_begin_in(ist_device *device, const ist_plan_options *options
 ist_pages *ist_plan_new_page(ist_plan *plan, size_t bytes);
 /* Offsets of what is IST_HOME_PERSISTENT; returns the bytes of it all. */
 size_t ist_plan_place_state(ist_plan *plan);
+/* For a plan in a block whose arena is placed: makes it and fills it (block.c), all but the arena. */
+ist_status ist_plan_create_block(ist_plan *plan, ist_error *err);
 void ist_plan_free_launch(ist_launch *launch);
 
 /* What identifies a launch's program; borrowed from it. */
@@ -114,6 +119,12 @@ static inline ist_program_part ist_plan_program(const ist_launch *l) {
     return (ist_program_part){l->op, l->isa, l->defines};
 }
 bool ist_plan_same_program(ist_program_part a, ist_program_part b);
+
+/* Whether launches are given places in one block, which is argument 0 then, in front of the launch's own
+ * (device/ptx.h). */
+static inline bool ist_plan_in_block(const ist_plan *p) {
+    return ist_plan_caps(p) & IST_CAP_PTX_BLOCK;
+}
 
 /* Whether there are branches that run at the same time. */
 static inline bool ist_plan_branches(const ist_plan *p) {

@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "device/ptx.h"
 
 #include <limits.h>
 #include <math.h>
@@ -57,13 +58,15 @@ void ist_plan_close(ist_plan **plan) {
         ist_plan_free_launch(&p->nodes[i].launch);
     }
     for (size_t i = 0; i < p->buffer_count; i++)
-        if (p->buffers[i].home == IST_HOME_CONST || p->buffers[i].home == IST_HOME_PERSISTENT)
+        if (!p->block && (p->buffers[i].home == IST_HOME_CONST || p->buffers[i].home == IST_HOME_PERSISTENT))
             ist_buffer_release(p->device, &p->buffers[i].mem);
     ist_buffer_forget(p->device, p->arena);
     for (int i = 0; i < p->region_count; i++) ist_buffer_release(p->device, &p->regions[i]);
     free(p->regions);
     ist_buffer_release(p->device, &p->arena);
     ist_buffer_release(p->device, &p->state);
+    ist_buffer_forget(p->device, p->block);
+    ist_buffer_release(p->device, &p->block);
     for (size_t i = 0; i < p->page_count; i++) {
         ist_buffer_release(p->device, &p->pages[i].mem);
         if (!p->shadow) ist_pages_close(&p->pages[i].host);
@@ -466,6 +469,22 @@ static bool own_struct(ist_launch *l) {
     return true;
 }
 
+/* A copy of the defines; where there is a block, with what says which arguments are buffers all the same. */
+static char *own_defines(const ist_plan *p, const ist_launch *l) {
+    const char *defines = l->defines ? l->defines : "";
+    if (!ist_plan_in_block(p)) return ist_strdup(defines);
+    unsigned buffers = 0;
+    for (int i = 0; i < l->arg_count; i++) {
+        const ist_arg *a = &l->args[i];
+        if (is_tensor_arg(a) && ist_has(a->tensor) && ist_plan_buffer_of(p, a->tensor)->home == IST_HOME_EXTERNAL)
+            buffers |= 1u << i;
+    }
+    size_t size = strlen(defines) + sizeof " " IST_PTX_BUFFERS + 3 * sizeof buffers;
+    char *own = malloc(size);
+    if (own) snprintf(own, size, "%s %s%u", defines, IST_PTX_BUFFERS, buffers);
+    return own;
+}
+
 void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     if (p->error.code || check_grid(p, launch)) return;
     if (p->sequence) {
@@ -486,7 +505,7 @@ void ist_plan_launch(ist_plan *p, const ist_launch *launch) {
     l->label = ist_strdup(launch->label);
     l->op = ist_strdup(launch->op);
     l->isa = ist_strdup(launch->isa);
-    l->defines = ist_strdup(launch->defines ? launch->defines : "");
+    l->defines = own_defines(p, launch);
     l->kernel = ist_strdup(launch->kernel);
     l->stage = p->stage;
     l->from = p->from;

@@ -156,14 +156,15 @@ static ist_status transfer(ist_plan *p, ist_tensor t, void *values, direction d,
         return ist_fail(err, IST_E_ARGUMENT, "plan: this tensor's storage type is not transferred element by element");
     unsigned char *storage = malloc(elems * size);
     if (!storage) return ist_fail(err, IST_E_MEMORY, "plan: out of host memory for %zu elements", elems);
-    cl_mem mem = ist_plan_buffer_of(p, t)->mem;
-    ist_status st = ist_read(p->device, (ist_frame_scope){0}, mem, 0, elems * size, storage, NULL, "tensor", err);
+    const ist_plan_buffer *b = ist_plan_buffer_of(p, t);
+    ist_status st =
+        ist_read(p->device, (ist_frame_scope){0}, b->mem, b->at, elems * size, storage, NULL, "tensor", err);
     for (size_t i = 0; !st && i < (size_t)ist_pixels(t); i++)
         for (size_t c = 0; c < (size_t)t.c; c++)
             convert(p, t.elem, storage + size * (i * (size_t)t.ld + (size_t)t.c0 + c),
                     (unsigned char *)values + 4 * (i * (size_t)t.c + c), d);
     if (!st && d == TO_DEVICE)
-        st = ist_write(p->device, (ist_frame_scope){0}, mem, 0, elems * size, storage, true, "tensor", err);
+        st = ist_write(p->device, (ist_frame_scope){0}, b->mem, b->at, elems * size, storage, true, "tensor", err);
     free(storage);
     return st;
 }

@@ -44,6 +44,7 @@ typedef struct ist_site {
     X(LOOP_BODIES, "loop_bodies", "bodies of loops run once in a round")                                               \
     X(PTX_MMA, "ptx_mma", "PTX matrix instructions and asynchronous copies (nvidia/ptx), 97 KiB of local memory")      \
     X(PTX_MEET, "ptx_meet", "work-groups of a launch that see what others write while both run (nvidia/ptx)")          \
+    X(PTX_BLOCK, "ptx_block", "kernels that are given places in one buffer for buffers (device/ptx.h)")                \
     X(PTX_WGMMA, "ptx_wgmma", "PTX matrix instructions of warpgroups (nvidia/wgmma), 202 KiB of local memory")         \
     X(AMD_MFMA, "amd_mfma", "AMD's matrix instructions of waves of 64 (matrix/matrix, CDNA)")                          \
     X(AMD_WMMA, "amd_wmma", "AMD's matrix instructions of waves of 32 (matrix/matrix, RDNA3)")                         \

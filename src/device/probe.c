@@ -127,6 +127,12 @@ static void expect_ptx_meet(const uint32_t *in, uint32_t *out) {
     for (int i = 0; i < 128; i++) out[i] = in[i ^ 64];
 }
 
+/* in[i] + 3 in[i + BLOCK_WORD], of pointers to word 0 and BLOCK_WORD of the block. */
+enum { BLOCK_WORD = 32 };
+static void expect_ptx_block(const uint32_t *in, uint32_t *out) {
+    for (int i = 0; i < 128; i++) out[i] = in[i] + 3 * in[i + BLOCK_WORD];
+}
+
 /* C = A B with a `rows` x `depth` A and a `depth` x `cols` B. */
 static void expect_product(const uint32_t *in, uint32_t *out, int rows, int depth, int cols) {
     for (int i = 0; i < rows * cols; i++) {
@@ -201,6 +207,7 @@ static const struct probe {
     {"loop_bodies", 1, 1, LOOP_WORDS, false, expect_loop_bodies, NULL, NULL, NULL, NULL},
     {"ptx_mma", 32, 32, 128, false, expect_ptx_mma, "nvidia/ptx", NULL, NULL, NULL},
     {"ptx_meet", 128, 64, 128, false, expect_ptx_meet, "nvidia/ptx", NULL, NULL, NULL},
+    {"ptx_block", 128, 64, 128, false, expect_ptx_block, "nvidia/ptx", NULL, NULL, "-DBUFFERS=1"},
     {"ptx_wgmma", 128, 128, 256, false, expect_ptx_wgmma, "nvidia/ptx+nvidia/wgmma", NULL, NULL, NULL},
     {"amd_mfma", 64, 64, 256, false, expect_amd_mfma, "matrix/matrix", NULL, "matrix", "-DMATRIX_MFMA"},
     {"amd_wmma", 64, 64, 256, false, expect_amd_wmma, "matrix/matrix", NULL, "matrix", "-DMATRIX_WMMA"},
@@ -251,6 +258,15 @@ typedef struct bench {
     uint32_t words[WORDS];
 } bench;
 
+static bool set_arguments(const bench *b, const struct probe *p, cl_kernel kernel) {
+    static const cl_ulong places[] = {0, BLOCK_WORD * sizeof(uint32_t)};
+    if (p->expect != expect_ptx_block)
+        return !clSetKernelArg(kernel, 0, sizeof b->out, &b->out) && !clSetKernelArg(kernel, 1, sizeof b->in, &b->in);
+    return !clSetKernelArg(kernel, 0, sizeof b->in, &b->in) && !clSetKernelArg(kernel, 1, sizeof b->out, &b->out) &&
+           !clSetKernelArg(kernel, 2, sizeof *places, &places[0]) &&
+           !clSetKernelArg(kernel, 3, sizeof *places, &places[1]);
+}
+
 /* Whether the kernel launches and returns what it must; *status is set when a crossing fails, the device's own fault.
  */
 static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel kernel, ist_status *status,
@@ -262,8 +278,7 @@ static bool computes(ist_device *d, bench *b, const struct probe *p, cl_kernel k
         memset(got, 0, sizeof got);
         got[1] = UINT32_MAX;
     }
-    if (clSetKernelArg(kernel, 0, sizeof b->out, &b->out) || clSetKernelArg(kernel, 1, sizeof b->in, &b->in))
-        return false;
+    if (!set_arguments(b, p, kernel)) return false;
     *status = ist_write(d, setup, b->out, 0, sizeof got, got, true, "probe", err);
     if (*status != IST_OK || ist_enqueue(d, kernel, 1, &p->global, &p->local, p->name, NULL) != IST_OK) return false;
     *status = ist_read(d, setup, b->out, 0, sizeof got, got, NULL, "probe", err);

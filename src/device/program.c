@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "device/join.h"
+#include "device/ptx.h"
 #include "device/sources.h"
 
 #include <stdio.h>
@@ -61,12 +62,15 @@ static ist_status fail_build(const ist_device *d, cl_program program, cl_int rc,
                     ist_cl_name(rc), (int)rc, line, options);
 }
 
-/* Compiles the texts; *out is NULL on failure. */
-static ist_status compile(ist_device *d, const char **texts, cl_uint count, const char *op, const char *options,
-                          cl_program *out, ist_error *err) {
+/* Compiles the text; *out is NULL on failure. */
+static ist_status compile(ist_device *d, const char *text, const char *op, const char *options, cl_program *out,
+                          ist_error *err) {
     cl_int rc;
     *out = NULL;
-    cl_program program = clCreateProgramWithSource(d->context, count, texts, NULL, &rc);
+    char *stopped = strstr(options, IST_PTX_BUFFERS) ? ist_ptx_stopped(text) : NULL;
+    cl_program program =
+        clCreateProgramWithSource(d->context, 1, stopped ? (const char *[]){stopped} : &text, NULL, &rc);
+    free(stopped);
     if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateProgramWithSource", "%s", op);
     rc = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
     if (rc != CL_SUCCESS) {
@@ -74,7 +78,7 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
         clReleaseProgram(program);
         return status;
     }
-    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_retarget(d, options, op, &program, err) : IST_OK;
+    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_change(d, options, op, &program, err) : IST_OK;
     if (status) {
         clReleaseProgram(program);
         return status;
@@ -85,25 +89,24 @@ static ist_status compile(ist_device *d, const char **texts, cl_uint count, cons
 }
 
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
-static ist_status load_or_compile(ist_site site, ist_device *d, const char **texts, int count, const char *what,
+static ist_status load_or_compile(ist_site site, ist_device *d, const char *text, const char *what,
                                   const char *defines, cl_program *out, ist_error *err) {
     IST_TRY(ist_device_ready(d, err));
     const char *standard = "-cl-std=CL1.2 -w "; /* some compilers say on stderr how many warnings there are */
     const char *more = d->facts.type == IST_DEVICE_CPU ? getenv("ISTHMUS_CPU_BUILD_OPTIONS") : NULL;
     const char *simd = d->caps & IST_CAP_SIMD16 ? "-DSIMD16 " : "";
     if (!more) more = "";
-    size_t size = strlen(standard) + strlen(simd) + strlen(more) + strlen(defines) + 2, source_bytes = 0;
+    size_t size = strlen(standard) + strlen(simd) + strlen(more) + strlen(defines) + 2;
     char *options = malloc(size);
     if (!options) return ist_fail(err, IST_E_MEMORY, "%s: no memory for build options", what);
     snprintf(options, size, "%s%s%s%s%s", standard, simd, more, *more ? " " : "", defines);
-    for (int i = 0; i < count; i++) source_bytes += strlen(texts[i]);
 
-    ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, source_bytes, what);
-    ist_cache_key key = ist_cache_make_key(d, options, texts, count);
+    ist_ledger_entry build = ist_ledger_begin(site, IST_CROSS_BUILD, strlen(text), what);
+    ist_cache_key key = ist_cache_make_key(d, options, &text, 1);
     ist_status status = IST_OK;
     *out = ist_cache_load(d, key, options);
     if (!*out) {
-        status = compile(d, texts, (cl_uint)count, what, options, out, err);
+        status = compile(d, text, what, options, out, err);
         if (status == IST_OK) ist_cache_store(d, key, *out);
     }
     if (status == IST_OK) ist_ledger_moved(d, (ist_frame_scope){0}, &build);
@@ -154,8 +157,8 @@ static ist_status build_alone(ist_site site, ist_device *d, const ist_program_pa
                               ist_error *err) {
     char *text = NULL;
     IST_TRY(ist_program_text(part, &text, err));
-    const char *texts[] = {text}, *what = find_source(part->op)->name; /* lives on, the caller's may not */
-    ist_status status = load_or_compile(site, d, texts, 1, what, part->defines, out, err);
+    const char *what = find_source(part->op)->name; /* lives on, the caller's may not */
+    ist_status status = load_or_compile(site, d, text, what, part->defines, out, err);
     free(text);
     return status;
 }
@@ -236,11 +239,10 @@ ist_status ist_programs_join_now(ist_site site, ist_device *d, const ist_program
     memcpy(sorted, parts, sizeof *sorted * (size_t)count);
     count = needed_parts(d, sorted, count);
     char *text = count > 1 ? ist_join_text(sorted, count) : NULL;
-    const char *texts[] = {text};
     cl_program program = NULL;
     ist_status status = IST_OK;
     /* one that does not build is no failure: the parts are built alone then, and theirs is the better message */
-    if (text && load_or_compile(site, d, texts, 1, "joined programs", "", &program, NULL) == IST_OK) {
+    if (text && load_or_compile(site, d, text, "joined programs", "", &program, NULL) == IST_OK) {
         for (int i = 0; i < count && !status; i++) status = keep_program(d, program_key(&sorted[i]), program, i, err);
     }
     free(text);
@@ -276,7 +278,7 @@ static ist_status text_program(ist_site site, ist_device *d, const char *text, c
     cl_program program = NULL;
     char *key = ist_strdup(text);
     if (!key) return ist_fail(err, IST_E_MEMORY, "no memory for a program's text");
-    ist_status status = load_or_compile(site, d, &text, 1, "series", "", &program, err);
+    ist_status status = load_or_compile(site, d, text, "series", "", &program, err);
     if (status)
         free(key);
     else

@@ -107,10 +107,11 @@ bool ist_limits_explain(const char *folder, char *text, size_t size);
 
 /* ---- ptx.c ---- */
 
-/* Makes a built program whose PTX has instructions of sm_90a in comments one that runs them, or fails and leaves it;
- * every other program stays as it is. `what`: for the message. */
-ist_status ist_ptx_retarget(ist_device *device, const char *options, const char *what, cl_program *program,
-                            ist_error *err);
+/* Makes a built program whose PTX has instructions of sm_90a in comments one that runs them, and one whose options say
+ * so (ptx.h) one with a buffer for many, or fails and leaves it; every other program stays as it is. `what`: for the
+ * message. */
+ist_status ist_ptx_change(ist_device *device, const char *options, const char *what, cl_program *program,
+                          ist_error *err);
 
 /* ---- program.c ---- */
 
