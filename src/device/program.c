@@ -62,35 +62,43 @@ static ist_status fail_build(const ist_device *d, cl_program program, cl_int rc,
                     ist_cl_name(rc), (int)rc, line, options);
 }
 
+static ist_status build_text(ist_device *d, const char *text, const char *op, const char *options, cl_program *out,
+                             ist_error *err) {
+    cl_int rc;
+    *out = NULL;
+    cl_program program = clCreateProgramWithSource(d->context, 1, &text, NULL, &rc);
+    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateProgramWithSource", "%s", op);
+    rc = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
+    if (rc == CL_SUCCESS) {
+        *out = program;
+        return IST_OK;
+    }
+    ist_status status = fail_build(d, program, rc, op, options, err);
+    clReleaseProgram(program);
+    return status;
+}
+
 /* Compiles the text; *out is NULL on failure. */
 static ist_status compile(ist_device *d, const char *text, const char *op, const char *options, cl_program *out,
                           ist_error *err) {
-    cl_int rc;
     *out = NULL;
     char *stopped = strstr(options, IST_PTX_BUFFERS) ? ist_ptx_stopped(text) : NULL;
-    cl_program program =
-        clCreateProgramWithSource(d->context, 1, stopped ? (const char *[]){stopped} : &text, NULL, &rc);
+    if (stopped) build_text(d, stopped, op, options, out, NULL);
     free(stopped);
-    if (rc != CL_SUCCESS) return ist_fail_cl(err, rc, "clCreateProgramWithSource", "%s", op);
-    rc = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
-    if (rc != CL_SUCCESS) {
-        ist_status status = fail_build(d, program, rc, op, options, err);
-        clReleaseProgram(program);
-        return status;
-    }
-    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_change(d, options, op, &program, err) : IST_OK;
+    if (!*out) IST_TRY(build_text(d, text, op, options, out, err)); /* it builds by itself, or says why not */
+    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_change(d, options, op, out, err) : IST_OK;
     if (status) {
-        clReleaseProgram(program);
+        clReleaseProgram(*out);
+        *out = NULL;
         return status;
     }
     d->builds.built++;
-    *out = program;
     return IST_OK;
 }
 
 /* Loads the program from the cache or compiles and caches it. `what` lives as long as the device. */
-static ist_status load_or_compile(ist_site site, ist_device *d, const char *text, const char *what,
-                                  const char *defines, cl_program *out, ist_error *err) {
+static ist_status load_or_compile(ist_site site, ist_device *d, const char *text, const char *what, const char *defines,
+                                  cl_program *out, ist_error *err) {
     IST_TRY(ist_device_ready(d, err));
     const char *standard = "-cl-std=CL1.2 -w "; /* some compilers say on stderr how many warnings there are */
     const char *more = d->facts.type == IST_DEVICE_CPU ? getenv("ISTHMUS_CPU_BUILD_OPTIONS") : NULL;

@@ -25,6 +25,13 @@ static const char stop_macro[] = "#ifdef __NV_CL_C_VERSION\n"
                                  "#define IST_STOP\n"
                                  "#endif\n";
 
+/* Behind the brace that opens a body, and the pragmas that must come first in it. */
+static const char *first_statement(const char *brace) {
+    const char *at = brace + 1;
+    for (const char *line; !strncmp(line = at + strspn(at, " \t\r\n"), "#pragma", 7);) at = line + strcspn(line, "\n");
+    return at;
+}
+
 char *ist_ptx_stopped(const char *source) {
     char *stopped = NULL;
     size_t size = 0;
@@ -32,9 +39,10 @@ char *ist_ptx_stopped(const char *source) {
     if (!out) return NULL;
     fputs(stop_macro, out);
     for (const char *kernel; (kernel = strstr(source, "__kernel")) && (kernel = strchr(kernel, '{'));) {
-        fwrite(source, 1, (size_t)(kernel + 1 - source), out);
-        fputs(" IST_STOP", out);
-        source = kernel + 1;
+        const char *body = first_statement(kernel);
+        fwrite(source, 1, (size_t)(body - source), out);
+        fputs(*body == '\n' && body > kernel + 1 ? "\n IST_STOP" : " IST_STOP", out);
+        source = body;
     }
     fputs(source, out);
     bool good = !ferror(out);
