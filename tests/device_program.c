@@ -48,6 +48,15 @@ Test(device_program, a_failed_build_quotes_the_compiler) {
     ist_kernel_release(&k);
 }
 
+/* What asks for a change to PTX gets that or a sentence, not a kernel with other arguments than are set. */
+Test(device_program, one_buffer_for_many_is_refused_without_ptx) {
+    cl_kernel k = (cl_kernel)1;
+    if (ist_device_caps(d) & IST_CAP_PTX_BLOCK) cr_skip_test("this device's programs are PTX");
+    cr_assert_eq(create("-DBUFFERS=1", &k), IST_E_BUILD);
+    cr_expect_null(k);
+    cr_expect(strstr(err.text, "does not build its PTX"), "%s", err.text);
+}
+
 Test(device_program, unknown_names) {
     cl_kernel k;
     cr_expect_eq(ist_kernel_create(d, "op/no_such_op", NULL, "", "x", &k, &err), IST_E_BUILD);

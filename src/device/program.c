@@ -82,11 +82,13 @@ static ist_status build_text(ist_device *d, const char *text, const char *op, co
 static ist_status compile(ist_device *d, const char *text, const char *op, const char *options, cl_program *out,
                           ist_error *err) {
     *out = NULL;
-    char *stopped = strstr(options, IST_PTX_BUFFERS) ? ist_ptx_stopped(text) : NULL;
+    bool in_block = strstr(options, IST_PTX_BUFFERS);
+    char *stopped = in_block ? ist_ptx_stopped(text) : NULL;
     if (stopped) build_text(d, stopped, op, options, out, NULL);
     free(stopped);
     if (!*out) IST_TRY(build_text(d, text, op, options, out, err)); /* it builds by itself, or says why not */
-    ist_status status = d->facts.type == IST_DEVICE_GPU ? ist_ptx_change(d, options, op, out, err) : IST_OK;
+    bool may_change = in_block || d->facts.type == IST_DEVICE_GPU;
+    ist_status status = may_change ? ist_ptx_change(d, options, op, out, err) : IST_OK;
     if (status) {
         clReleaseProgram(*out);
         *out = NULL;
