@@ -28,7 +28,10 @@ static const char stop_macro[] = "#ifdef __NV_CL_C_VERSION\n"
 /* Behind the brace that opens a body, and the pragmas that must come first in it. */
 static const char *first_statement(const char *brace) {
     const char *at = brace + 1;
-    for (const char *line; !strncmp(line = at + strspn(at, " \t\r\n"), "#pragma", 7);) at = line + strcspn(line, "\n");
+    for (const char *line; !strncmp(line = at + strspn(at, " \t\r\n"), "#pragma", 7);) {
+        at = line + strcspn(line, "\n");
+        at += *at == '\n';
+    }
     return at;
 }
 
@@ -41,7 +44,7 @@ char *ist_ptx_stopped(const char *source) {
     for (const char *kernel; (kernel = strstr(source, "__kernel")) && (kernel = strchr(kernel, '{'));) {
         const char *body = first_statement(kernel);
         fwrite(source, 1, (size_t)(body - source), out);
-        fputs(*body == '\n' && body > kernel + 1 ? "\n IST_STOP" : " IST_STOP", out);
+        fputs(" IST_STOP", out);
         source = body;
     }
     fputs(source, out);
