@@ -121,7 +121,7 @@ static inline ist_program_part ist_plan_program(const ist_launch *l) {
 bool ist_plan_same_program(ist_program_part a, ist_program_part b);
 
 /* Whether launches are given places in one block, which is argument 0 then, in front of the launch's own
- * (device/ptx.h). */
+ * (device/ptx.h). Not on CPUs, whatever is claimed of them: none has programs that are PTX. */
 static inline bool ist_plan_in_block(const ist_plan *p) {
     return (ist_plan_caps(p) & (IST_CAP_PTX_BLOCK | IST_CAP_CPU)) == IST_CAP_PTX_BLOCK;
 }

@@ -206,7 +206,9 @@ ist_status ist_ptx_change(ist_device *d, const char *options, const char *what, 
     if (text && buffers) text = in_block(text, buffers + strlen(IST_PTX_BUFFERS));
     cl_program other = text ? ist_cache_build(d, (unsigned char *)text, strlen(text), options) : NULL;
     free(text);
-    if (!other) return ist_fail(err, IST_E_BUILD, "%s: %.60s does not build its PTX", what, d->facts.name);
+    if (!other)
+        return ist_fail(err, IST_E_BUILD, "%s: %.60s does not build its PTX%s", what, d->facts.name,
+                        buffers ? " with one buffer for many; ISTHMUS_CAPS=-PTX_BLOCK does without" : "");
     clReleaseProgram(*program);
     *program = other;
     return IST_OK;
