@@ -87,6 +87,14 @@ static bool layer_case(each_way way, const void *what, unsigned i) {
     return true;
 }
 
+static int units(void) {
+    optest t;
+    optest_begin(&t, "units", 0);
+    const int count = ist_plan_units(t.plan);
+    optest_drop(&t);
+    return count;
+}
+
 static void by_each(const shape *s, unsigned i, unsigned needs) {
     each_variant(IST_NODE_NORM_MLP, needs, layer_case, s, i, i % 4 == 3);
 }
@@ -106,6 +114,12 @@ Test(norm_mlp, matches_its_layers) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 16; i++) by_each(&all[k], i, 0);
+    /* rows of many groups, some of which share theirs; so many that each has a unit's time to itself */
+    const shape filling = {2, units() / 2 + 1, 64, 192, 64, true};
+    static const shape shared[] = {{2, 5, 29, 320, 512, true}, {1, 9, 31, 256, 128, true}};
+    for (unsigned i = 2; i < 12; i += 9) by_each(&filling, i, 0);
+    for (size_t k = 0; k < 2; k++)
+        for (unsigned i = 1; i < 12; i += 5) by_each(&shared[k], i, 0);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         if (!all[k].second) by_each(&all[k], 64 + 4 * (unsigned)k % 8, 0);
     for (size_t k = 0; k < sizeof boxed / sizeof *boxed; k++)
@@ -133,18 +147,16 @@ Test(norm_mlp, on_amx) {
 Test(norm_mlp, on_matrix_instructions) {
     static const shape few[] = {{2, 3, 13, 32, 64, true}, {2, 1, 5, 160, 128, true}, {1, 3, 11, 96, 96, true}};
     static const shape fours[] = {{2, 5, 8, 64, 64, true}, {1, 3, 12, 160, 32, true}};
-    static const shape wide[] = {{2, 1, 67, 64, 128, true},
-                                 {2, 3, 5, 160, 192, true},
-                                 {1, 5, 28, 64, 256, true},
-                                 {2, 1, 9, 128, 64, true},
-                                 {2, 7, 12, 160, 64, true}};
-    static const unsigned of_wide[] = {2, 6, 11, 0, 15};
+    static const shape wide[] = {{2, 1, 67, 64, 128, true},   {2, 3, 5, 160, 192, true}, {1, 5, 28, 64, 256, true},
+                                 {2, 1, 9, 128, 64, true},    {2, 7, 12, 160, 64, true}, {2, 5, 15, 320, 64, true},
+                                 {1, 1, 131, 192, 128, true}, {1, 3, 43, 256, 64, true}};
+    static const unsigned of_wide[] = {2, 6, 11, 0, 15, 2, 4, 8};
     static const shape one = {2, 3, 11, 64, 40, false};
     each_needs(IST_NODE_NORM_MLP, IST_CAP_PTX_MMA);
     if (!claim_matrix_groups()) return;
     for (int k = 0; k < 3; k++) by_each(&few[k], k == 1 ? 2 : 6, IST_CAP_PTX_MMA);
     for (unsigned k = 0; k < 2; k++) by_each(&fours[k], 11 + 4 * k, IST_CAP_PTX_MMA);
-    for (unsigned k = 0; k < 5; k++) by_each(&wide[k], of_wide[k], IST_CAP_PTX_MMA);
+    for (unsigned k = 0; k < sizeof wide / sizeof *wide; k++) by_each(&wide[k], of_wide[k], IST_CAP_PTX_MMA);
     by_each(&one, 2, IST_CAP_PTX_MMA);
     static const shape boxed[] = {{4, 27, 12, 64, 64, true}, {4, 22, 32, 160, 64, true}};
     for (unsigned k = 0; k < 2; k++)

@@ -1,12 +1,11 @@
 /* y = z + W2 gelu(W1 LN(z) + b1) + b2 on the matrix instructions of warpgroups with half storage (graph/nodes.h;
- * goes with nvidia/ptx, nvidia/norm, nvidia/wgmma and nvidia/spread), z = x or, with SPREAD, a depthwise 3x3 convolution of x. W1
- * and b1 come with the norm's scale and shift in them.
+ * goes with nvidia/ptx, nvidia/norm, nvidia/wgmma, nvidia/mlp_chunks and nvidia/spread), z = x or, with SPREAD, a
+ * depthwise 3x3 convolution of x. W1 and b1 come with the norm's scale and shift in them.
  *
  * A group has DOWN times ACROSS warpgroups: each takes 64 rows, whose normalised values stay in registers as fragments,
  * and its share of each 64 hidden channels, a chunk; GELU turns their sums into the fragments of the second product, so
- * that hidden channels never leave registers. A chunk's GELUs run under the second product of the chunk before and the
- * first of the next. The weights of both layers pass through rings in local memory, asked for two steps ahead. With ACROSS
- * 2 the warpgroups of the same rows add their sums up at the end.
+ * that hidden channels never leave registers. The weights of both layers pass through rings in local memory. With ACROSS 2
+ * the warpgroups of the same rows add their sums up at the end.
  *
  * Channels lie in an order in which a work-item of four has eight of 32 in a row: z is read and y stored so.
  *
@@ -26,7 +25,7 @@
 #define LDZ      (PIECES + (12 - PIECES % 8) % 8) /* from row to row: even and odd ones in different banks */
 #define W1_PLACE ((C + 63) / 64 * (BH * 8)) /* a chunk's pieces: tiles of 64 channels, the last may be half full */
 #define W2_PLACE (C * 8)
-#define RING     3 /* chunks of each: one multiplies, two come */
+#define RING     3 /* chunks of each: two multiply, one comes */
 #define WHOLE    (C / 64 * (BH * 8)) /* pieces of whole tiles of W1 */
 #define W2       (RING * W1_PLACE)
 #define Z        (W2 + RING * W2_PLACE)
@@ -40,34 +39,27 @@
 #define BIAS (HID + C)
 #endif
 
-/* In step j, or before the first one (j below 0): asks for W1 of chunk j + 3 and W2 of chunk j + 1, if there are. */
-#define COPY_AHEAD(j)                                                                                                  \
+#define BIAS_OF(j) ((j)*BH + across * MINE)
+
+#define COPY_CHUNK(j, first, count)                                                                                    \
     do {                                                                                                               \
-        if ((j) + 3 < CHUNKS) {                                                                                        \
-            const uint to = shared + ((j) + 3) % RING * (W1_PLACE * 16);                                            \
-            __global const uint4 *from = weights + (size_t)((j) + 3) * (2 * W2_PLACE);                                 \
-            UNROLL for (int m = 0; m < W2_PLACE / THREADS; m++) {                                                      \
-                const int i = m * THREADS + id, k = i - WHOLE, row = k / 4;                                            \
-                COPY16(to + (i < WHOLE ? i : WHOLE + row * 8 + (k % 4 ^ (row & 7))) * 16, from + i, 16);               \
-            }                                                                                                          \
+        const uint me = (first);                                                                                       \
+        if ((j) + 2 < CHUNKS) {                                                                                        \
+            const uint to = shared + (((j) + 2) % RING * W1_PLACE) * 16;                                               \
+            const uint half_tile = to + (WHOLE + me / 4 * 8 + (me % 4 ^ (me / 4 & 7))) * 16;                           \
+            __global const uint4 *from = weights + (size_t)((j) + 2) * (2 * W2_PLACE) + me;                            \
+            UNROLL for (int m = 0; m < W2_PLACE / (count); m++)                                                        \
+                COPY16(m * (count) < WHOLE ? to + (m * (count) + me) * 16 : half_tile + (m * (count)-WHOLE) * 32,      \
+                       from + m * (count), 16);                                                                        \
         }                                                                                                              \
         if ((j) + 1 >= 0 && (j) + 1 < CHUNKS) {                                                                        \
-            const uint to = shared + (W2 + ((j) + 1) % RING * W2_PLACE) * 16;                                       \
-            __global const uint4 *from = weights + (size_t)((j) + 1) * (2 * W2_PLACE) + W2_PLACE;                      \
-            UNROLL for (int m = 0; m < W2_PLACE / THREADS; m++)                                                        \
-                COPY16(to + (m * THREADS + id) * 16, from + m * THREADS + id, 16);                                     \
+            const uint to = shared + (W2 + ((j) + 1) % RING * W2_PLACE + me) * 16;                                     \
+            __global const uint4 *from = weights + (size_t)((j) + 1) * (2 * W2_PLACE) + W2_PLACE + me;                 \
+            UNROLL for (int m = 0; m < W2_PLACE / (count); m++) COPY16(to + m * (count) * 16, from + m * (count), 16); \
         }                                                                                                              \
         COPY_COMMIT();                                                                                                 \
     } while (0)
 
-/* u: biases of chunk j. */
-#define BIASES(u, j)                                                                                                   \
-    UNROLL for (int c = 0; c < MINE / 8; c++) {                                                                        \
-        const float2 b = *(__local const float2 *)(biases + (j) * BH + across * MINE + c * 8 + 2 * t);                 \
-        (u)[c][0] = (u)[c][2] = b.x;                                                                                   \
-        (u)[c][1] = (u)[c][3] = b.y;                                                                                   \
-        GROUP_TAKE(u, c);                                                                                              \
-    }
 /* u += the normalised rows by W1 of chunk j; o += h by W2 of chunk j. */
 #define FIRST(u, j)                                                                                                    \
     do {                                                                                                               \
@@ -83,42 +75,6 @@
         const matrix_at w2 = from + (uint)(W2 + (j) % RING * W2_PLACE + across * (MINE / 8));                          \
         UNROLL for (int k = 0; k < MINE / 16; k++) GROUP_MULTIPLY_A(C, o, (h)[k], w2 + (uint)(k * 2));                 \
     } while (0)
-#define GELUS(h, u)                                                                                                    \
-    UNROLL for (int k = 0; k < MINE / 16; k++) {                                                                       \
-        UNROLL for (int e = 0; e < 4; e++) {                                                                           \
-            const float *two = (u)[2 * k + e / 2] + e % 2 * 2;                                                         \
-            (h)[k][e] = halves_of(quick_gelu(two[0]), quick_gelu(two[1]));                                             \
-        }                                                                                                              \
-        GROUP_HOLD_WORDS((h)[k]);                                                                                      \
-    }
-/* What was asked for up to the step before the last is there, and the products of all warpgroups have ended. */
-#define MEETING(copies)                                                                                                \
-    do {                                                                                                               \
-        COPY_WAIT(copies);                                                                                             \
-        GROUP_PUBLISH();                                                                                               \
-        barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
-    } while (0)
-#define PRODUCTS_END(u)                                                                                                \
-    do {                                                                                                               \
-        GROUP_WAIT(0);                                                                                                 \
-        UNROLL for (int c = 0; c < MINE / 8; c++) GROUP_TAKE(u, c);                                                    \
-        UNROLL for (int c = 0; c < C / 8; c++) GROUP_TAKE(o, c);                                                       \
-    } while (0)
-
-/* Step j: u becomes h, while the chunk before it, `before`, is added to o and the next one's sums are made. */
-#define STEP(h, u, before, next, j)                                                                                    \
-    do {                                                                                                               \
-        MEETING(1);                                                                                                    \
-        BIASES(next, (j) + 1);                                                                                         \
-        GROUP_BEGIN();                                                                                                 \
-        SECOND(before, (j)-1);                                                                                         \
-        FIRST(next, (j) + 1);                                                                                          \
-        GROUP_COMMIT();                                                                                                \
-        COPY_AHEAD(j);                                                                                                 \
-        GELUS(h, u);                                                                                                   \
-        PRODUCTS_END(next);                                                                                            \
-    } while (0)
-
 /* Group i: rows [BM i, ..) of all items. weights [HID / 64]{W1: tiles of 64 channels [64 hidden][8 pieces of 16 bytes],
  * the last of 32 as [64][4]; W2: [C][8 pieces]}, pieces of a row exchanged as nvidia/wgmma says but for the tile of 32;
  * table {b1 [HID], b2 [C]}, with PROJECT {.., p [C]}; project [C outputs][C inputs], outputs in the order in which a work-item
@@ -150,9 +106,8 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
     COPY_PROJECTION();
 #elif defined(SPREAD)
     COPY_COMMIT();
-    COPY_AHEAD(-3);
-    COPY_AHEAD(-2);
-    COPY_AHEAD(-1);
+    COPY_CHUNK(-2, id, THREADS);
+    COPY_CHUNK(-1, id, THREADS);
 #endif
     if (r0 >= rows) {
         COPY_WAIT(0);
@@ -176,8 +131,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         PROJECT_LINE(words, l, own);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* nobody multiplies */
-    COPY_AHEAD(-3);
-    COPY_AHEAD(-2);
+    COPY_CHUNK(-2, id, THREADS);
     PUT_LINES(words, own);
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = id; i < PARTS_Z; i += THREADS) {
@@ -188,7 +142,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
             main[Z + (row + e) * LDZ + c / 8] = pieces_of(z[e].f, 1.0f);
     }
     barrier(CLK_LOCAL_MEM_FENCE); /* the lines have been read */
-    COPY_AHEAD(-1);
+    COPY_CHUNK(-1, id, THREADS);
 #elif defined(SPREAD)
     for (int i = id; i < BM / 4 * PIECES; i += THREADS) {
         const int row = i / PIECES * 4, c = i % PIECES * 8;
@@ -203,11 +157,10 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         COPY16(shared + (Z + row * LDZ + c) * 16, x + from_row + c * 8, 16);
     }
     COPY_COMMIT();
-    COPY_AHEAD(-3);
-    COPY_AHEAD(-2);
-    COPY_AHEAD(-1);
+    COPY_CHUNK(-2, id, THREADS);
+    COPY_CHUNK(-1, id, THREADS);
 #endif
-    COPY_WAIT(2); /* z, table and W1 of the first chunk */
+    COPY_WAIT(1); /* z, table and W1 of the first chunk */
     GROUP_PUBLISH();
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -223,40 +176,7 @@ norm_mlp(__global half *restrict y, __global const half *restrict x, __global co
         SHARED_LOAD(b, shared + TABLE * 16 + (HID + c / 4 * 32 + t * 8 + c % 4 * 2) * 4);
         UNROLL for (int e = 0; e < 8; e++) o[c + e / 4][e % 4] = across ? 0.0f : as_float(b[e / 4 * 2 + e % 2]);
     }
-    float u[MINE / 8][4], v[MINE / 8][4];
-    uint even[MINE / 16][4], odd[MINE / 16][4];
-    BIASES(u, 0);
-    GROUP_BEGIN();
-    FIRST(u, 0);
-    GROUP_COMMIT();
-    PRODUCTS_END(u);
-
-    MEETING(1);
-    BIASES(v, 1);
-    GROUP_BEGIN();
-    FIRST(v, 1);
-    GROUP_COMMIT();
-    COPY_AHEAD(0);
-    GELUS(even, u);
-    PRODUCTS_END(v);
-
-    for (int j = 1; j < CHUNKS - 1; j += 2) {
-        STEP(odd, v, even, u, j);
-        STEP(even, u, odd, v, j + 1);
-    }
-
-    MEETING(1);
-    GROUP_BEGIN();
-    SECOND(even, CHUNKS - 2);
-    GROUP_COMMIT();
-    GELUS(odd, v);
-    PRODUCTS_END(v);
-
-    MEETING(0);
-    GROUP_BEGIN();
-    SECOND(odd, CHUNKS - 1);
-    GROUP_COMMIT();
-    PRODUCTS_END(v);
+    MULTIPLY_CHUNKS();
 #if ACROSS == 2
     __local float4 *sums = (__local float4 *)main + id % (128 * DOWN);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,6 +1,6 @@
-/* What nvidia/norm_mlp_mma and nvidia/norm_mlp_wgmma have in common: rows by eight channels, and with SPREAD the depthwise 3x3
- * convolution of four pixels of a line, whose number of pixels is a multiple of four. Behind nvidia/ptx and portable/left_out; Z_OF
- * takes the kernels' x, taps, content and arg. */
+/* What nvidia/norm_mlp_mma, nvidia/norm_mlp_wgmma and nvidia/norm_mlp_wide have in common: rows by eight channels. With
+ * SPREAD also the depthwise 3x3 convolution of four pixels of a line, whose number of pixels is a multiple of four; behind
+ * nvidia/ptx and portable/left_out, and Z_OF takes the kernels' x, taps, content and arg. */
 typedef struct {
     float f[8];
 } eight;

@@ -1,9 +1,9 @@
 /* wgmma with both matrices in local memory: one warpgroup computes C = A B for a 64 x 64 A and a 64 x 8 B of small
- * integers as halves, at the end of a static local array of 202 KiB. out[i] is C[i / 8][i % 8] + 3 C[32 + i / 8][i %
+ * integers as halves, at the end of a static local array of 224 KiB beside one of two. out[i] is C[i / 8][i % 8] + 3 C[32 + i / 8][i %
  * 8]. Goes with nvidia/ptx and nvidia/wgmma. */
 __attribute__((reqd_work_group_size(128, 1, 1))) __kernel void probe(__global uint *out, __global const uint *in) {
 #ifdef IST_PTX
-    __local uint4 space[202 * 1024 / 16], *memory = space + 190 * 1024 / 16;
+    __local uint4 space[224 * 1024 / 16], *memory = space + 212 * 1024 / 16;
     __local float sums[64 * 8];
     const int id = get_local_id(0), lane = id % 32, warp = id / 32;
     const uint shared = (SHARED(memory) + 1023u) & ~1023u; /* A, and behind it B turned: 8 rows along the sum */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SOURCES 10 /* of a program: codes of activations, structs of arguments, prelude, up to six of isa, op */
+#define MAX_SOURCES 11 /* of a program: codes of activations, structs of arguments, prelude, up to seven of isa, op */
 
 static const ist_source *find_source(const char *name) {
     for (const ist_source *s = ist_sources; s->name; s++)

@@ -1,6 +1,7 @@
 /* Norm and both linear layers on matrix instructions (cl/nvidia/norm_mlp_mma) or those of warpgroups
  * (cl/nvidia/norm_mlp_wgmma): packs weights as halves and records the launch. Norm and one layer as a convolution. */
 #include "variants/fragments.h"
+#include "variants/nvidia/norm_mlp.h"
 #include "variants/nvidia/norm_mlp_args.h"
 #include "variants/nvidia/weights.h"
 #include "variants/defines.h"
@@ -14,10 +15,11 @@
 #include <string.h>
 
 enum { ITEMS = 256, LOCAL_ROOM = 98 << 10, STAGES_MAX = 4, CHUNK = 8 };
-enum { C_MAX = 160 };           /* with more channels the two layers are faster alone */
+enum { C_MAX = 160 };           /* more are norm_mlp_wide's, or the two layers are faster alone */
 enum { SPREAD_ROWS = 1 << 15 }; /* so many rows at most, else the convolution in front is faster alone */
 
-enum { WIDE = 64, WIDE_ROOM = 202 << 10 }; /* rows of a warpgroup and hidden channels at a time; its local memory */
+#define WGMMA_PARTS "nvidia/ptx+nvidia/norm+nvidia/wgmma+nvidia/mlp_chunks+portable/left_out+nvidia/spread"
+enum { WIDE = 64, RING = 3 }; /* rows of a warpgroup, hidden channels at a time; weights of so many of these */
 
 /* Rows of a group; hidden channels at a time; slices of weights in local memory, where warps multiply. Warpgroups along
  * the rows (0: none, but warps) and along the hidden channels. */
@@ -29,10 +31,10 @@ static int local_bytes(mlp_tile t, int c, int hidden) {
     return 16 * (t.rows * (c / 8 + 1) + t.stages * c * t.hidden / 8 + t.rows * (t.hidden / 8 + 1) + hidden / 4);
 }
 
-/* With both layers' weights of WIDE hidden channels three times. */
+/* With both layers' weights of WIDE hidden channels RING times. */
 static int wide_bytes(mlp_tile t, int c, int hidden) {
     int pieces = c / CHUNK, apart = pieces + (12 - pieces % 8) % 8;
-    return 3 * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
+    return RING * (ist_div_up(c, WIDE) * WIDE + c) * 2 * WIDE + t.rows * apart * 16 + (hidden + c) * 4 + 1024;
 }
 
 /* Two warpgroups: of one's rows where that leaves no compute unit a second group. */
@@ -81,6 +83,12 @@ static float *pack_tiles(const ist_norm_mlp *l, const float *scaled, int c, int 
     return to + (size_t)c * WIDE;
 }
 
+void ist_mlp_scale(const ist_norm_mlp *l, float *scaled) {
+    const int c = l->fc1.in;
+    for (int o = 0; o < l->fc1.out; o++)
+        for (int i = 0; i < c; i++) scaled[o * c + i] = l->fc1.w[o * c + i] * l->norm.gamma[i];
+}
+
 /* Both layers, by slices of hidden channels. */
 static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_tile tile, const char *label) {
     int hidden = l->fc1.out;
@@ -93,8 +101,7 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_ti
     }
     float *scaled = packed + count;
     const bool made = ist_plan_has_values(p);
-    for (int o = 0; o < hidden && made; o++)
-        for (int i = 0; i < c; i++) scaled[o * c + i] = l->fc1.w[o * c + i] * l->norm.gamma[i];
+    if (made) ist_mlp_scale(l, scaled);
     for (int h = 0; h < hidden && made; h += tile.hidden)
         to = tile.down ? pack_tiles(l, scaled, c, h, to) : pack_fragments(l, scaled, c, h, tile.hidden, to);
     t = ist_plan_const(p, packed, 1, 1, 1, (int)count, IST_ELEM_T, label);
@@ -102,9 +109,8 @@ static ist_tensor pack_weights(ist_plan *p, const ist_norm_mlp *l, int c, mlp_ti
     return t;
 }
 
-/* {b1 + W1 beta, b2, p}, p: of the linear layer in front, if there is one. */
-static ist_tensor pack_table(ist_plan *p, const ist_norm_mlp *l, const ist_conv *in_front, int c, const char *label) {
-    int hidden = l->fc1.out, count = hidden + c * (in_front ? 2 : 1);
+ist_tensor ist_mlp_table(ist_plan *p, const ist_norm_mlp *l, const ist_conv *in_front, const char *label) {
+    int c = l->fc1.in, hidden = l->fc1.out, count = hidden + c * (in_front ? 2 : 1);
     float *table = calloc((size_t)count, sizeof *table);
     ist_tensor t = {0};
     if (!table) {
@@ -146,7 +152,7 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile, const ist_conv *
     const ist_tensor residual = in_front ? in_front->o.epi.add_before : (ist_tensor){0};
     int hidden = l->fc1.out;
     int64_t all = ist_pixels(x);
-    ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = pack_table(p, l, in_front, x.c, label),
+    ist_tensor weights = pack_weights(p, l, x.c, tile, label), table = ist_mlp_table(p, l, in_front, label),
                taps = {0};
     ist_tensor project = {0};
     if (in_front) project = pack_projection(p, &in_front->filter, label);
@@ -179,9 +185,8 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile, const ist_conv *
     const double linear = in_front ? 2.0 * x.c : 0; /* operations of an element of the map in front */
     ist_launch launch = {.label = label,
                          .op = tile.down ? "nvidia/norm_mlp_wgmma" : "nvidia/norm_mlp_mma",
-                         .isa = in_front    ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread+"
-                                              "nvidia/projection"
-                                : tile.down ? "nvidia/ptx+nvidia/norm+nvidia/wgmma+portable/left_out+nvidia/spread"
+                         .isa = in_front    ? WGMMA_PARTS "+nvidia/projection"
+                                : tile.down ? WGMMA_PARTS
                                             : "nvidia/ptx+portable/left_out+nvidia/spread",
                          .defines = d.text,
                          .kernel = "norm_mlp",
@@ -203,13 +208,13 @@ static void record(ist_plan *p, ist_norm_mlp *l, mlp_tile tile, const ist_conv *
 
 /* ---- variants ---- */
 
-static bool starts_at_eight(ist_tensor t) {
+bool ist_mlp_reads(ist_tensor t) {
     return t.elem == IST_ELEM_T && (t.ld | t.c0) % CHUNK == 0;
 }
 
 static bool layers_fit(const ist_norm_mlp *l) {
     ist_tensor x = l->x;
-    return starts_at_eight(x) && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out && l->act == IST_ACT_GELU &&
+    return ist_mlp_reads(x) && x.c % 32 == 0 && x.c <= C_MAX && l->fc2.out && l->act == IST_ACT_GELU &&
            (!l->spread.out || (x.w % 4 == 0 && ist_pixels(x) <= SPREAD_ROWS));
 }
 
@@ -218,7 +223,7 @@ static bool takes_wgmma(const ist_plan *p, const ist_variant *v, const void *nod
     int c = l->x.c, hidden = l->fc1.out;
     (void)v;
     return layers_fit(l) && (c == 64 || c == 128 || c == 160) && hidden % (2 * WIDE) == 0 &&
-           wide_bytes(wide_tile(p, ist_pixels(l->x)), c, hidden) <= WIDE_ROOM;
+           wide_bytes(wide_tile(p, ist_pixels(l->x)), c, hidden) <= IST_MLP_ROOM;
 }
 
 static void emit_wgmma(ist_plan *p, const ist_variant *v, void *node, int way) {
@@ -240,11 +245,14 @@ static bool takes_projected(const ist_plan *p, const ist_variant *v, const void 
     const ist_norm_mlp *l = ist_span_node(s, first + 1, IST_NODE_NORM_MLP);
     if (!q || !l || !takes_wgmma(p, v, l) || l->x.buffer != q->y.buffer) return false;
     const ist_epilogue *e = &q->o.epi;
-    return l->spread.out && wide_tile(p, ist_pixels(l->x)).across == 2 && l->x.w == WIDE && q->filter.kh == 1 &&
-           q->filter.kw == 1 && q->filter.in == l->x.c && q->x.h == l->x.h && q->x.w == l->x.w &&
-           starts_at_eight(q->x) && ist_has(e->add_before) && starts_at_eight(e->add_before) &&
-           e->add_before.n == l->x.n && !e->up2 && !ist_has(e->add_after) && !e->act && !e->has_lab && !q->o.exact &&
-           !(q->norm_eps > 0) && !ist_graph_leaves(s->graph, q->y.buffer, first, s->region->end);
+    const mlp_tile tile = wide_tile(p, ist_pixels(l->x));
+    const int more = 11 * l->x.c * (int)sizeof(float); /* local memory for its biases and the taps */
+    return l->spread.out && tile.across == 2 && l->x.w == WIDE &&
+           wide_bytes(tile, l->x.c, l->fc1.out) + more <= IST_MLP_ROOM && q->filter.kh == 1 && q->filter.kw == 1 &&
+           q->filter.in == l->x.c && q->x.h == l->x.h && q->x.w == l->x.w && ist_mlp_reads(q->x) &&
+           ist_has(e->add_before) && ist_mlp_reads(e->add_before) && e->add_before.n == l->x.n && !e->up2 &&
+           !ist_has(e->add_after) && !e->act && !e->has_lab && !q->o.exact && !(q->norm_eps > 0) &&
+           !ist_graph_leaves(s->graph, q->y.buffer, first, s->region->end);
 }
 
 static void emit_projected(ist_plan *p, const ist_variant *v, void *node, int way) {
@@ -261,7 +269,7 @@ static void emit_projected(ist_plan *p, const ist_variant *v, void *node, int wa
         own.x = (ist_tensor){.n = q->x.n, .h = q->x.h, .w = q->x.w, .c = q->x.c};
         own.y = ist_span_place(s, of->y);
         own.reuse = (ist_padding_reuse){0};
-        if (!starts_at_eight(q->x) || !starts_at_eight(own.y) || !starts_at_eight(q->o.epi.add_before))
+        if (!ist_mlp_reads(q->x) || !ist_mlp_reads(own.y) || !ist_mlp_reads(q->o.epi.add_before))
             ist_plan_fail(p, IST_E_STATE, "%s: maps whose pixels do not begin at multiples of eight channels",
                           l->label);
         record(p, &own, wide_tile(p, ist_pixels(own.x)), q);
@@ -295,7 +303,7 @@ static bool takes_linear(const ist_plan *p, const ist_variant *v, const void *no
     const ist_norm_mlp *l = node;
     ist_tensor x = l->x;
     (void)p, (void)v;
-    return !l->spread.out && !l->fc2.out && starts_at_eight(x) && x.c % CHUNK == 0 && x.c <= MOST &&
+    return !l->spread.out && !l->fc2.out && ist_mlp_reads(x) && x.c % CHUNK == 0 && x.c <= MOST &&
            ist_pixels(x) <= MOST_PIXELS;
 }
 

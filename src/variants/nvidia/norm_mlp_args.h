@@ -1,4 +1,4 @@
-/* What cl/nvidia/norm_mlp_mma and cl/nvidia/norm_mlp_wgmma take by value. */
+/* What cl/nvidia/norm_mlp_mma, cl/nvidia/norm_mlp_wgmma and cl/nvidia/norm_mlp_wide take by value. */
 #ifndef IST_VARIANTS_NVIDIA_NORM_MLP_ARGS_H
 #define IST_VARIANTS_NVIDIA_NORM_MLP_ARGS_H
 
