@@ -432,6 +432,20 @@ Test(core_plan, the_first_branch_goes_on_behind_the_join) {
     }
 }
 
+Test(core_plan, what_is_recorded_has_a_part_of_the_units) {
+    begin(&(ist_plan_options){0});
+    const int units = ist_plan_units(plan);
+    cr_expect_eq(units, ist_device_facts(device)->compute_units);
+    cr_expect_not(ist_plan_overlaps(plan));
+    ist_plan_share(plan, 0.5);
+    cr_expect_eq(ist_plan_units(plan), units > 1 ? units / 2 : 1);
+    ist_plan_share(plan, 1e-6);
+    cr_expect_eq(ist_plan_units(plan), 1);
+    ist_plan_share(plan, 1);
+    cr_expect_eq(ist_plan_units(plan), units);
+    end();
+}
+
 Test(core_plan, each_branch_has_a_work_queue) {
     begin(&(ist_plan_options){.overlap = true});
     ist_plan_fork(plan);

@@ -53,8 +53,12 @@ ist_status ist_plan_status(const ist_plan *plan);
 ist_error *ist_plan_error(ist_plan *plan);
 unsigned ist_plan_caps(const ist_plan *plan);
 ist_device *ist_plan_device(const ist_plan *plan);
-/* Compute units of its device, at least 1. */
+/* Compute units of its device, or what ist_plan_share leaves of them; at least 1. */
 int ist_plan_units(const ist_plan *plan);
+/* What is recorded from here on is to run on this part of the units, 1 for all: other launches run beside it. */
+void ist_plan_share(ist_plan *plan, double part);
+/* options.overlap */
+bool ist_plan_overlaps(const ist_plan *plan);
 bool ist_plan_half(const ist_plan *plan);
 /* Whether constants have values: not where options.late or where another thread makes them (below), so that what takes
  * long is not done for nothing. What a launch is does not depend on it. */

@@ -73,6 +73,7 @@ struct ist_plan {
     /* The first branch is launches fork..side - 1 and join..rest - 1, the second one side..join - 1; -1: not yet. */
     int fork, side, join, rest;
     bool work_turn, narrow;
+    double share; /* of the device's units: ist_plan_share */
     struct ist_sequence *sequence; /* borrowed */
     ist_origin from;
     const char *stage;

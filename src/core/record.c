@@ -25,6 +25,7 @@ ist_status ist_plan_begin_in(ist_device *device, const ist_plan_options *options
     p->shadow = shared != NULL;
     p->stage = "";
     p->fork = p->side = p->join = p->rest = -1;
+    p->share = 1;
     int never = INT_MAX;
     p->no_limit = ist_plan_const(p, &never, 1, 1, 1, 1, IST_ELEM_I32, "no limit");
     if (p->error.code) {
@@ -111,8 +112,16 @@ ist_device *ist_plan_device(const ist_plan *plan) {
 }
 
 int ist_plan_units(const ist_plan *plan) {
-    int units = ist_device_facts(plan->device)->compute_units;
+    int units = (int)(plan->share * ist_device_facts(plan->device)->compute_units);
     return units > 0 ? units : 1;
+}
+
+void ist_plan_share(ist_plan *plan, double part) {
+    plan->share = part;
+}
+
+bool ist_plan_overlaps(const ist_plan *plan) {
+    return plan->options.overlap;
 }
 
 bool ist_plan_half(const ist_plan *plan) {

@@ -7,6 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- units of branches that run beside each other ---- */
+
+/* Where launches of one branch fill all units one after the other, each of the other's waits for one to end. So those
+ * of the second are chosen for a part of the units, unless the first is so short that it ends long before it anyway
+ * (measured with detectors of different sizes: perf/notes/gpu_two_networks.md). */
+static double side_share(const ist_plan *p, const ist_graph *g) {
+    enum { MANY_UNITS = 64 };
+    const double part = 0.75, short_branch = 0.2;
+    double work[3] = {0};
+    if (!ist_plan_overlaps(p) || ist_plan_units(p) < MANY_UNITS) return 1;
+    for (size_t i = 0; i < g->node_count; i++)
+        work[g->nodes[i].place.branch] += ist_multiply_adds(g->nodes[i].kind, g->nodes[i].of);
+    return work[1] > short_branch * work[2] ? part : 1;
+}
+
+static void share_units(ist_lowering *l, int branch) {
+    ist_plan_share(l->plan, branch == 2 ? l->side_share : 1);
+}
+
 /* ---- choosing spans ---- */
 
 /* An outer span that a variant takes as one leaves nothing to choose within it. */
@@ -21,6 +40,7 @@ static void choose_spans(ist_lowering *l) {
                      r->end <= g->regions[k].end;
         if (within || r->first == r->end) continue;
         ist_plan_reduced(l->plan, g->nodes[r->first].place.reduced);
+        share_units(l, g->nodes[r->first].place.branch);
         l->chosen[i] = ist_variant_choose(l->plan, r->kind, &span).variant;
     }
 }
@@ -29,6 +49,7 @@ static void choose_spans(ist_lowering *l) {
 
 static void enter_branch(ist_lowering *l, int branch) {
     if (branch == l->now.branch) return;
+    share_units(l, branch);
     if (branch == 1)
         ist_plan_fork(l->plan);
     else if (branch == 2)
@@ -222,10 +243,13 @@ void ist_lower(ist_plan *p, const ist_graph *g, const ist_tensor *inputs, ist_lo
     if (ist_graph_failed(g)) ist_plan_fail(p, g->error.code, "%s", g->error.text);
     if (ist_plan_status(p) || !open_lowering(p, g, inputs, lowering)) return;
     ist_lowering *l = *lowering;
+    l->side_share = side_share(p, g);
     choose_spans(l);
+    share_units(l, 0);
     ist_layout(l);
     lower_range(l, 0, (int)g->node_count);
     if (l->now.branch) ist_plan_join(p);
+    share_units(l, 0);
     ist_plan_limit(p, (ist_tensor){0});
     ist_plan_section(p, 0);
     ist_plan_reduced(p, false);

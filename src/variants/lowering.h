@@ -26,6 +26,7 @@ struct ist_lowering {
     ist_node_plan *nodes, *spans;
     const ist_variant **chosen; /* of regions */
     size_t region;              /* the next that begins */
+    double side_share;          /* of the device's units, for the second branch */
     ist_node_place now;
 };
 
