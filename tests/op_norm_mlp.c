@@ -87,14 +87,6 @@ static bool layer_case(each_way way, const void *what, unsigned i) {
     return true;
 }
 
-static int units(void) {
-    optest t;
-    optest_begin(&t, "units", 0);
-    const int count = ist_plan_units(t.plan);
-    optest_drop(&t);
-    return count;
-}
-
 static void by_each(const shape *s, unsigned i, unsigned needs) {
     each_variant(IST_NODE_NORM_MLP, needs, layer_case, s, i, i % 4 == 3);
 }
@@ -114,8 +106,8 @@ Test(norm_mlp, matches_its_layers) {
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (unsigned i = 0; i < 16; i++) by_each(&all[k], i, 0);
-    /* rows of many groups, some of which share theirs; so many that each has a unit's time to itself */
-    const shape filling = {2, units() / 2 + 1, 64, 192, 64, true};
+    /* as many rows as fill the units with groups that share none; and groups that do */
+    const shape filling = {2, optest_units() / 2 + 1, 64, 192, 64, true};
     static const shape shared[] = {{2, 5, 29, 320, 512, true}, {1, 9, 31, 256, 128, true}};
     for (unsigned i = 2; i < 12; i += 9) by_each(&filling, i, 0);
     for (size_t k = 0; k < 2; k++)

@@ -113,10 +113,7 @@ static void check(shape s, unsigned salt) {
 
 /* Lines that the device has units for, `most` at the most: a launch is for maps that leave units idle. */
 static int lines(int most) {
-    optest t;
-    optest_begin(&t, "units", 0);
-    const int units = ist_plan_units(t.plan);
-    optest_drop(&t);
+    const int units = optest_units();
     return units < most ? units : most;
 }
 

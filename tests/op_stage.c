@@ -228,11 +228,7 @@ Test(stage_mma, items_beyond_the_count_are_untouched) {
 
 /* Images of 40 x 40 pixels whose groups, 16 each, are more than the device's compute units are given: four each. */
 static int images_too_many(void) {
-    optest t;
-    optest_begin(&t, "units", 0);
-    int units = ist_plan_units(t.plan);
-    optest_drop(&t);
-    return 4 * units / 16 + 1;
+    return 4 * optest_units() / 16 + 1;
 }
 
 /* Shapes that no kernel takes are several launches: other channels than one has, a second result that the first stage's

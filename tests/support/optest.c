@@ -63,6 +63,14 @@ void optest_drop(optest *t) {
     t->owned_count = 0;
 }
 
+int optest_units(void) {
+    optest t;
+    optest_begin(&t, "units", 0);
+    const int units = ist_plan_units(t.plan);
+    optest_drop(&t);
+    return units;
+}
+
 void optest_end(optest *t) {
     OK(ist_plan_check_guards(t->plan, &t->err));
     optest_drop(t);

@@ -44,6 +44,8 @@ void optest_end(optest *t);
 void optest_drop(optest *t);
 
 bool optest_small(void);
+/* Compute units of the device. */
+int optest_units(void);
 /* Whether what differs from something tested in numbers only may be left out (ISTHMUS_QUICK=1: tests/run.sh quick). */
 bool optest_quick(void);
 /* Whether activations are stored as half. */
