@@ -2,8 +2,8 @@
  * chunks of hidden channels of which a warpgroup has MINE. Behind nvidia/wgmma.
  *
  * The two warpgroups of a work-group take turns: while the products of one are under way, the other one makes its GELUs
- * and asks for weights. (A warp that starts products is held until most of those before them are done: GELUs behind them
- * in the same warp hardly ran beside them.) Turn j multiplies W2 of chunk j - 1 and W1 of chunk j.
+ * and asks for weights. (GELUs behind products of the same warp hardly ran beside them, presumably since a warp that
+ * starts products is held until most of those before are done.) Turn j multiplies W2 of chunk j - 1 and W1 of chunk j.
  *
  * A kernel defines CHUNKS, MINE, C (columns of o), BIAS_OF(j), where the biases of its channels of chunk j begin in
  * `biases`, and

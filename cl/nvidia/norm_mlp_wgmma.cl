@@ -9,7 +9,7 @@
  *
  * Channels lie in an order in which a work-item of four has eight of 32 in a row: z is read and y stored so.
  *
- * -D C: 64, 128 or 160. -D HID: a multiple of 128. -D DOWN. -D ACROSS: 1 or 2. PROJECT (with SPREAD, DOWN 1 and ACROSS 2):
+ * -D C: 64, 128 or 160. -D HID: a multiple of 128. -D DOWN, -D ACROSS: 1 and 2, or 2 and 1. PROJECT (with SPREAD, DOWN 1 and ACROSS 2):
  * behind nvidia/projection, x is what its linear layer reads. */
 #define THREADS (128 * DOWN * ACROSS)
 #define BM      (64 * DOWN)

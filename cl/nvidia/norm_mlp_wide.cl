@@ -132,7 +132,7 @@ static inline void groups_meet(__global uint *arrived) {
 #define FETCH_OTHERS(more)                                                                                             \
     UNROLL for (int e = 0; e < UNITS; e++) UNROLL for (int s = 0; s < SPLIT - 1; s++)                                  \
         more[e][s] = load_shared_result(sums + SUMS_OF(part, s + (s >= slice), e))
-#define OTHERS SPLIT
+#define OTHERS (SPLIT - 1)
 #else
 #define TAKE(number)                                                                                                   \
     UNROLL for (int e = 0; e < UNITS; e++) UNROLL for (int i = 0; i < 8; i++) sum[e][i] = SUM_OF(number, e, i)

@@ -9,9 +9,9 @@
 
 /* ---- units of branches that run beside each other ---- */
 
-/* Where launches of one branch fill all units one after the other, each of the other's waits for one to end. So those
- * of the second are chosen for a part of the units, unless the first is so short that it ends long before it anyway
- * (measured with detectors of different sizes: perf/notes/gpu_two_networks.md). */
+/* Where launches of one branch fill all units one after the other, each of the other's presumably waits for one to end.
+ * Chosen for a part of the units, those of the second made frames faster, but not where the first is so short that it
+ * ends long before (measured with detectors of different sizes: perf/notes/gpu_two_networks.md). */
 static double side_share(const ist_plan *p, const ist_graph *g) {
     enum { MANY_UNITS = 64 };
     const double part = 0.75, short_branch = 0.2;
