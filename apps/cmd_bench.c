@@ -29,7 +29,7 @@ static ist_status overlapped(measure *m, bench_result *r, ist_error *err) {
     double start = now_ms();
     for (int received = 0; received < r->count;) {
         if (submitted < r->count && submitted - received < ahead) {
-            IST_TRY(ist_submit(m->job.engine, m->images, m->options.batch, err));
+            IST_TRY(measure_submit(m, err));
             submitted++;
             continue;
         }

@@ -20,10 +20,11 @@ enum { MAX_SIDE = 65536, REGRESSION = 5 /* percent */ };
 
 #define BENCH_OPTIONS(X)                                                                                               \
     X(FRAMES, 0, "frames", "N", "frames measured, for latency and again for throughput (100)")                         \
-    X(SCOPE, 0, "scope", "S upload_to_packet|kernels|file_to_file",                                                    \
+    X(SCOPE, 0, "scope", "S upload_to_packet|staged_to_packet|kernels|file_to_file",                                   \
       "upload_to_packet: from pixels in memory to results in memory (default);\n"                                      \
-      "kernels: the device's part alone; file_to_file: what predict does,\n"                                           \
-      "from a PNG to result files")                                                                                    \
+      "staged_to_packet: from pixels that were decoded or captured into memory\n"                                      \
+      "of the engine's (ist_stage); kernels: the device's part alone;\n"                                               \
+      "file_to_file: what predict does, from a PNG to result files")                                                   \
     X(BASELINE, 0, "baseline", "FILE", "compare with what --json printed for the same options; slower is exit code 1") \
     X(MAX_REGRESSION, 0, "max-regression", "P%", "with --baseline: how much slower it may be (5%)")
 
@@ -45,6 +46,7 @@ const cli_option cmd_profile_options[] = {PROFILE_OPTIONS(X) ENGINE_OPTIONS(X) F
 #undef X
 
 static const char *const scope_names[] = {[MEASURE_UPLOAD_TO_PACKET] = "upload_to_packet",
+                                          [MEASURE_STAGED_TO_PACKET] = "staged_to_packet",
                                           [MEASURE_KERNELS] = "kernels",
                                           [MEASURE_FILE_TO_FILE] = "file_to_file"};
 
@@ -58,7 +60,8 @@ static int parse_scope(const char *text, measure_scope *scope) {
             *scope = (measure_scope)i;
             return CLI_SUCCESS;
         }
-    return cli_usage("bench", "--scope: '%s' is none of upload_to_packet, kernels, file_to_file", text);
+    return cli_usage("bench", "--scope: '%s' is none of upload_to_packet, staged_to_packet, kernels, file_to_file",
+                     text);
 }
 
 static int parse_size(const char *command, const char *text, int *width, int *height) {
@@ -190,9 +193,23 @@ void measure_close(measure *m) {
     ist_bitmap_free(&m->frame);
 }
 
+ist_status measure_submit(measure *m, ist_error *err) {
+    ist_image images[sizeof m->images / sizeof *m->images];
+    void *pixels[sizeof m->images / sizeof *m->images];
+    int count = m->options.batch;
+    if (m->scope != MEASURE_STAGED_TO_PACKET) return ist_submit(m->job.engine, m->images, count, err);
+    IST_TRY(ist_stage(m->job.engine, m->images, count, pixels, err));
+    for (int i = 0; i < count; i++) {
+        memcpy(pixels[i], m->frame.pixels, m->frame.stride * (size_t)m->height);
+        images[i] = m->images[i];
+        images[i].pixels = pixels[i];
+    }
+    return ist_submit(m->job.engine, images, count, err);
+}
+
 ist_status measure_batch(measure *m, double *ms, ist_error *err) {
     const ist_result *result = NULL;
-    IST_TRY(ist_submit(m->job.engine, m->images, m->options.batch, err));
+    IST_TRY(measure_submit(m, err));
     IST_TRY(ist_receive(m->job.engine, &result, err));
     *ms = result->total_ms;
     ist_release(m->job.engine, &result);

@@ -10,7 +10,12 @@
 
 #include "pipeline/profile.h"
 
-typedef enum measure_scope { MEASURE_UPLOAD_TO_PACKET, MEASURE_KERNELS, MEASURE_FILE_TO_FILE } measure_scope;
+typedef enum measure_scope {
+    MEASURE_UPLOAD_TO_PACKET,
+    MEASURE_STAGED_TO_PACKET,
+    MEASURE_KERNELS,
+    MEASURE_FILE_TO_FILE
+} measure_scope;
 
 typedef struct measure {
     const char *command;     /* "bench" or "profile" */
@@ -35,8 +40,11 @@ int measure_open(measure *m);
 
 void measure_close(measure *m);
 
-/* "upload_to_packet", "kernels", "file_to_file". */
+/* "upload_to_packet", "staged_to_packet", "kernels", "file_to_file". */
 const char *measure_scope_name(measure_scope scope);
+
+/* ist_submit of one batch; STAGED_TO_PACKET writes its pixels where ist_stage says before that. */
+ist_status measure_submit(measure *m, ist_error *err);
 
 /* One batch from submit to release; milliseconds from the start of ist_submit to the end of ist_receive. */
 ist_status measure_batch(measure *m, double *ms, ist_error *err);

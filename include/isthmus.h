@@ -380,6 +380,19 @@ typedef struct ist_image {
  * engine as it was, unless the device itself was lost (then every later call fails). */
 ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
 
+/* Where ist_submit would copy the pixels of 1..config.batch images: memory that the device reads fast (pinned where the
+ * platform pins memory), for a decoder or a capture card to write to. pixels[i] becomes the place of image i, whose width,
+ * height and format are read and nothing else: height rows, packed, aligned to 64 bytes. Write them, let
+ * ist_image.pixels point there, with stride 0, and submit the same images: their pixels are not copied. Targets, prompts
+ * and tags may be anything by then; a pixel pointer elsewhere in that memory is IST_E_ARGUMENT, one to memory of your own
+ * is copied as ever.
+ *
+ * The memory is yours until these images have been submitted, another batch of any kind is tried, or ist_stage is called
+ * again, whose places need not be the same. What is in it at first is undefined. Room is made for as many targets and
+ * prompts as the engine was opened for (with config.mask_prompts 256 KiB for each, of a segmenter of 1024). Errors are
+ * those of ist_submit: IST_E_STATE when frames_in_flight batches are out, for example. Call it on the submitting thread. */
+ist_status ist_stage(ist_engine *engine, const ist_image *images, int count, void **pixels, ist_error *err);
+
 /* ---- one image, many prompts --------------------------------------------------------------------------------- */
 
 /* What crossed between host and device for one batch. */

@@ -325,8 +325,8 @@ static ist_status check_window(const ist_engine *e, const ist_image *m, int i, i
     return IST_OK;
 }
 
-static ist_status check_image(const ist_engine *e, const ist_image *images, int i, ist_error *err) {
-    const ist_image *m = &images[i];
+/* What an image is, apart from where its pixels are and what is to be found in it. */
+static ist_status check_shape(const ist_engine *e, const ist_image *m, int i, ist_error *err) {
     if (m->width < 1 || m->height < 1)
         return ist_fail(err, IST_E_ARGUMENT, "image %d: %d x %d pixels", i, m->width, m->height);
     if ((int64_t)m->width * m->height > e->config.max_pixels || m->width > 65536 || m->height > 65536)
@@ -334,6 +334,13 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
                         m->height, e->config.max_pixels);
     if (!known_format(m->format))
         return ist_fail(err, IST_E_ARGUMENT, "image %d: unknown pixel format 0x%x", i, m->format);
+    ist_tile_layout tiles;
+    return e->detection ? ist_tiles_of(&e->tiles, m->width, m->height, &tiles, err) : IST_OK;
+}
+
+static ist_status check_image(const ist_engine *e, const ist_image *images, int i, ist_error *err) {
+    const ist_image *m = &images[i];
+    IST_TRY(check_shape(e, m, i, err));
     size_t row = (size_t)m->width * (size_t)(((int)m->format & 15) * ((int)m->format >> 4));
     if (m->stride && (m->stride < row || m->stride > INT32_MAX))
         return ist_fail(err, IST_E_ARGUMENT, "image %d: stride %zu for rows of %zu bytes", i, m->stride, row);
@@ -343,22 +350,37 @@ static ist_status check_image(const ist_engine *e, const ist_image *images, int 
         return ist_fail(err, IST_E_ARGUMENT, "image %d: all images of a batch lie in one cl_buffer, or none", i);
     if (m->cl_buffer) IST_TRY(check_buffer(e, m, row, i, err));
     IST_TRY(check_window(e, m, i, err));
-    ist_tile_layout tiles;
-    if (e->detection) IST_TRY(ist_tiles_of(&e->tiles, m->width, m->height, &tiles, err));
     IST_TRY(check_targets(e, m, i, err));
     return check_given(e, m->prompts, m->prompt_count, i, err);
 }
 
-ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err) {
+/* What ist_submit and ist_stage ask of a batch before they look at its images. */
+static ist_status check_batch(const ist_engine *engine, const ist_image *images, int count, const char *call,
+                              ist_error *err) {
     if (!engine || !images)
-        return ist_fail(err, IST_E_ARGUMENT, "ist_submit: no %s given", engine ? "images" : "engine");
-    if (!engine->plan) return ist_fail(err, IST_E_STATE, "ist_submit: the engine was opened without a model");
+        return ist_fail(err, IST_E_ARGUMENT, "%s: no %s given", call, engine ? "images" : "engine");
+    if (!engine->plan) return ist_fail(err, IST_E_STATE, "%s: the engine was opened without a model", call);
     if (count < 1 || count > engine->config.batch)
-        return ist_fail(err, IST_E_ARGUMENT, "ist_submit: %d images, the engine was opened for 1..%d", count,
+        return ist_fail(err, IST_E_ARGUMENT, "%s: %d images, the engine was opened for 1..%d", call, count,
                         engine->config.batch);
+    return IST_OK;
+}
+
+ist_status ist_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err) {
+    IST_TRY(check_batch(engine, images, count, "ist_submit", err));
     for (int i = 0; i < count; i++) IST_TRY(check_image(engine, images, i, err));
     IST_TRY(enter(engine, &engine->submitting, "ist_submit", "ist_submit or ist_assign", err));
     ist_status status = ist_engine_submit(engine, images, count, err);
+    leave(&engine->submitting);
+    return status;
+}
+
+ist_status ist_stage(ist_engine *engine, const ist_image *images, int count, void **pixels, ist_error *err) {
+    IST_TRY(check_batch(engine, images, count, "ist_stage", err));
+    if (!pixels) return ist_fail(err, IST_E_ARGUMENT, "ist_stage: no place for the pointers given");
+    for (int i = 0; i < count; i++) IST_TRY(check_shape(engine, &images[i], i, err));
+    IST_TRY(enter(engine, &engine->submitting, "ist_stage", "ist_submit or ist_assign", err));
+    ist_status status = ist_engine_stage(engine, images, count, pixels, err);
     leave(&engine->submitting);
     return status;
 }

@@ -142,6 +142,12 @@ Test(cli_bench, scopes) {
     cr_expect_eq(number(json_object_get(o, "latency_ms"), "p50"), 0.75);
     near(number(o, "throughput_fps"), 1000 / 0.75);
     json_decref(o);
+    o = json_of(RUN(&b, FAKE, "bench", "--json", "--scope", "staged_to_packet", "--frames", "4", "--batch", "2", "--size",
+                    "64x48"));
+    has_keys(o, bench_keys);
+    cr_expect_str_eq(json_string_value(json_object_get(o, "scope")), "staged_to_packet");
+    cr_expect_eq(number(json_object_get(o, "latency_ms"), "p50"), 0.25, "the engine found the pixels where it said");
+    json_decref(o);
     o = json_of(RUN(&b, FAKE, "bench", "--json", "--scope", "file_to_file", "--frames", "5", "--warmup", "2", "--batch",
                     "2", "--size", "64x48", "--no-masks"));
     has_keys(o, bench_keys);

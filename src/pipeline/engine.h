@@ -7,6 +7,8 @@
  * more than any before; nothing is allocated otherwise. Mapping pinned memory takes its turn in the queue, so growing
  * waits for the batches in flight: therefore each slot starts with room for images of 1080p.
  *
+ * ist_stage lends the staging of a free slot to the submitting thread, whose next batch goes there (staging.h).
+ *
  * Threads: submit on one thread, receive and release on another; helpers of the copier are seen by submit alone. `lock`
  * guards slot states and the order of the queue; the contents of a slot belong to whoever took it out of its state. */
 #ifndef IST_PIPELINE_ENGINE_H
@@ -134,6 +136,7 @@ struct ist_engine {
     ist_slot slots[IST_MAX_SLOTS];
     uint64_t sequence;
     bool reset_tracks; /* with the next submit */
+    ist_slot *staged;  /* a free one that the next batch goes to, its pixels perhaps there; the submitting thread's own */
     bool track_half;   /* which half of the track state is current: IST_UP_TRACK_HALF; the submitting thread's own */
     ist_error lost;    /* the device failed: every later call reports this */
     double busy_ms, busy_until; /* how long the device had batches, to the last received; the receiving thread's own */
@@ -171,6 +174,7 @@ ist_status ist_engine_record_if(ist_engine *engine, const ist_config *config, un
                                 ist_error *err);
 void ist_engine_close(ist_engine **engine);
 ist_status ist_engine_submit(ist_engine *engine, const ist_image *images, int count, ist_error *err);
+ist_status ist_engine_stage(ist_engine *engine, const ist_image *images, int count, void **pixels, ist_error *err);
 ist_status ist_engine_receive(ist_engine *engine, const ist_result **result, ist_error *err);
 ist_status ist_engine_receive_for(ist_engine *engine, double timeout_ms, const ist_result **result, ist_error *err);
 ist_status ist_engine_cancel(ist_engine *engine, int *cancelled, ist_error *err);
@@ -195,12 +199,15 @@ size_t ist_slot_packet_bytes(const ist_engine *engine, const ist_slot *slot);
 /* Room for an upload of `bytes`, `store_words` per object and a packet of slot->mask_words; on failure the slot keeps
  * what it had or less. */
 ist_status ist_slot_reserve(ist_engine *engine, ist_slot *slot, size_t bytes, size_t store_words, ist_error *err);
-/* Room for what most users submit, made while the queue is empty. */
-ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 /* Where the slot's batch lies on the device; without its event. */
 ist_device_packet ist_slot_on_device(const ist_engine *engine, const ist_slot *slot);
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
+
+/* ---- staging.c ---- */
+
+/* Room for what most users submit, made while the queue is empty. */
+ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
 
 /* ---- within.c ---- */
 
