@@ -34,7 +34,7 @@ enum { SAVED_LEAST = 2 }; /* turns for which two groups hand each other their su
 enum { MEETS_LEAST = 3 }; /* turns of a piece for which groups share their rows */
 enum { MAIL = 2048 };     /* words of a row that they can */
 /* Bytes of local memory beside rows, tape and table; what devices with instructions of warpgroups have. */
-enum { DATA_STEP = 4096, MATRIX_REST = 2048, LARGE_ROOM = 202 << 10 };
+enum { DATA_STEP = 8192, MATRIX_REST = 2048, LARGE_ROOM = 202 << 10 };
 enum { STEPS_STEP = 32, STEPS_MOST = 64 }; /* steps of a tape: local memory has a multiple of them; at most */
 
 /* What a group makes of a linear layer when two have the same rows: all, half of the outputs, sums of half of the
