@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { MOST = 2 };
 
@@ -110,6 +112,27 @@ Test(pipeline_stage, same_in_tiles) {
     c.tiles = &tiles;
     ist_image m = engines_image(200, 110, 6);
     check(&c, &m, 1);
+    free((void *)m.pixels);
+}
+
+/* While it is submitted, nobody can write to the pages that it has to itself. */
+Test(pipeline_stage, nothing_is_copied) {
+    ist_config c = small_config();
+    ist_engine *e = engines_open(&c);
+    ist_image m = engines_image(320, 300, 3), staged;
+    const ist_result *want = engines_run(e, &m, 1), *got;
+    stage(e, &m, 1, &staged);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)staged.pixels;
+    const uintptr_t first = (at + page - 1) / page * page, last = (at + bytes_of(&m)) / page * page;
+    cr_assert_gt(last, first);
+    unsigned char *own = (unsigned char *)staged.pixels + (first - at);
+    if (mprotect(own, last - first, PROT_READ)) cr_skip("the platform's memory cannot be protected");
+    got = engines_run(e, &staged, 1);
+    cr_assert_eq(mprotect(own, last - first, PROT_READ | PROT_WRITE), 0);
+    engines_same(&want->frames[0], &got->frames[0]);
+    ist_release(e, &want);
+    ist_release(e, &got);
+    ist_close(&e);
     free((void *)m.pixels);
 }
 
