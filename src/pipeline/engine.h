@@ -204,11 +204,6 @@ ist_device_packet ist_slot_on_device(const ist_engine *engine, const ist_slot *s
 /* Turns the packet that has landed into slot->result; fetches masks that did not fit it. */
 ist_status ist_slot_unpack(ist_engine *engine, ist_slot *slot, ist_error *err);
 
-/* ---- staging.c ---- */
-
-/* Room for what most users submit, made while the queue is empty. */
-ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
-
 /* ---- within.c ---- */
 
 /* Replays a plan by the upload that `words` words of the slot's are from word `at` on; without words by the slot's own.

@@ -1,4 +1,5 @@
 /* A slot's memory, and the way from a packet to results. */
+#include "pipeline/staging.h"
 #include "pipeline/trust.h"
 
 #include "base/mem.h"

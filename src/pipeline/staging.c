@@ -94,8 +94,6 @@ static size_t lay_out_pixels(const ist_submission *b, size_t at, ist_upload_layo
     return ist_align_up(byte, sizeof(uint32_t)) / sizeof(uint32_t);
 }
 
-/* Tables first: they stay where they are from frame to frame as long as the sizes do. Then pixels, then targets and
- * prompts. `s` is the slot that the batch goes to, or NULL. */
 void ist_staging_lay_out(const ist_engine *e, const ist_slot *s, const ist_submission *b, ist_upload_layout *l) {
     int blocks = b->crops ? e->grids.crops : e->detection ? l->tiles.tiles : b->count;
     size_t at = IST_UP_HEADER + (size_t)blocks * IST_IM_WORDS;

@@ -47,6 +47,9 @@ int ist_points_of(const ist_prompt *prompt);
 void ist_staging_lay_out(const ist_engine *engine, const ist_slot *slot, const ist_submission *batch,
                          ist_upload_layout *layout);
 
+/* Room in a slot for what most users submit, made while the queue is empty. */
+ist_status ist_slot_prepare(ist_engine *engine, ist_slot *slot, ist_error *err);
+
 /* Words that targets and prompts of `count` images can take at most. */
 size_t ist_staging_most_words(const ist_engine *engine, int count);
 
