@@ -161,6 +161,9 @@ Test(norm_window, on_matrix_instructions) {
     static const shape boxed = {4, 33, 15, 2, 7, 8};
     for (unsigned k = 0; k < 4; k++) normed_by_each(&few[k], k == 0 ? 2 : k == 1 ? 4 : 0, IST_CAP_PTX_MMA);
     for (unsigned i = 8; i < 28; i += 18) normed_by_each(&boxed, i, IST_CAP_PTX_MMA);
+    /* Groups have several heads, of two windows and of two maps. */
+    const shape shared = {optest_units(), 3, 15, 2, 14, 8};
+    normed_by_each(&shared, 2, IST_CAP_PTX_MMA);
     each_had_its_case(IST_NODE_NORM_WINDOW, IST_CAP_PTX_MMA);
 }
 

@@ -93,6 +93,16 @@ static inline uint2 load_ordered(__global const uint2 *p) {
         }                                                                                                              \
     } while (0)
 
+/* v, which is the same for all of a warp, so that the compiler knows it. */
+#define WARP_UNIFORM(v) warp_uniform(v)
+static inline int warp_uniform(int v) {
+    __asm__ volatile("shfl.sync.idx.b32 %0, %0, 0, 31, 0xffffffff;" : "+r"(v));
+    return v;
+}
+
+/* What is reckoned from the integer v behind this is not reckoned in front of it, where it would hold registers. */
+#define RECKON_FROM_HERE(v) __asm__ volatile("" : "+r"(v)::"memory")
+
 /* 16 bytes of local memory. */
 #define SHARED_LOAD(v, address)                                                                                        \
     __asm__ volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"                                                        \
@@ -298,6 +308,9 @@ NOINLINE float product(__local const uint *s, int stride, int row, int column) {
         for (int m = 0; m < 8; m++) (v) += as_float(scratch[me / 8 * 8 + m][0]);                                       \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
+
+#define WARP_UNIFORM(v) (v)
+#define RECKON_FROM_HERE(v)
 
 #define SHARED_LOAD(v, address)                                                                                        \
     do {                                                                                                               \

@@ -44,7 +44,8 @@
     GROUP_BEGIN();                                                                                                     \
     UNROLL for (int k = 0; k < 4; k++)                                                                                 \
         UNROLL for (int b = 0; b < TILES; b++)                                                                         \
-            GROUP_MULTIPLY_TURNED(sums[b], a[k], MATRIX_AT(shared + (tiles_at)) + (uint)(b * (TILE / 16) + k * 128));  \
+            GROUP_MULTIPLY_TURNED(64, sums[b], a[k],                                                                   \
+                                  MATRIX_AT(shared + (tiles_at)) + (uint)(b * (TILE / 16) + k * 128));                 \
     GROUP_COMMIT();
 
 /* Where the lane's row of four 8 x 8 matrices to store lies, from place 32 h of a tile on, for rows 16 w .. of it. */

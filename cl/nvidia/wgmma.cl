@@ -140,8 +140,17 @@ typedef ulong matrix_at;
                      : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
                      : "memory")
 #define GROUP_MULTIPLY_A_64(c, a, b) GROUP_MULTIPLY_64_(c, a, b, "0")
-/* With 16 rows of the sum by 64 columns in B: a tile of which the sum runs along the columns. */
-#define GROUP_MULTIPLY_TURNED(c, a, b) GROUP_MULTIPLY_64_(c, a, b, "1")
+/* With 16 rows of the sum in B by 64 columns, or the first 32 of 64: a tile of which the sum runs along the columns. */
+#define GROUP_MULTIPLY_TURNED_(n, c, a, b) GROUP_MULTIPLY_TURNED_##n(c, a, b)
+#define GROUP_MULTIPLY_TURNED(n, c, a, b)  GROUP_MULTIPLY_TURNED_(n, c, a, b)
+#define GROUP_MULTIPLY_TURNED_64(c, a, b)  GROUP_MULTIPLY_64_(c, a, b, "1")
+#define GROUP_MULTIPLY_TURNED_32(c, a, b)                                                                              \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
+                     "{%16, %17, %18, %19}, %20, 1, 1, 1, 1;"                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(b)                                      \
+                     : "memory")
 #define GROUP_MULTIPLY_64_(c, a, b, turned)                                                                            \
     __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"                                 \
                      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
@@ -270,8 +279,8 @@ NOINLINE float group_own_product(__local const uint4 *mine, __local const uint *
                                                    one / 4 + m % 4 / 2 * 8, m / 4 * 8 + one % 4 * 2 + m % 2);          \
         barrier(CLK_LOCAL_MEM_FENCE);                                                                                  \
     } while (0)
-#define GROUP_MULTIPLY_A(n, c, a, b)   GROUP_MULTIPLY_A_(n, c, a, b, 0)
-#define GROUP_MULTIPLY_TURNED(c, a, b) GROUP_MULTIPLY_A_(64, c, a, b, 1)
+#define GROUP_MULTIPLY_A(n, c, a, b)      GROUP_MULTIPLY_A_(n, c, a, b, 0)
+#define GROUP_MULTIPLY_TURNED(n, c, a, b) GROUP_MULTIPLY_A_(n, c, a, b, 1)
 #define GROUP_TAKE(c, j)
 #define GROUP_HOLD(c)
 #define GROUP_HOLD_WORDS(a)

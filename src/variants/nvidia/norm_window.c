@@ -11,27 +11,16 @@
 
 #include <stdlib.h>
 
-enum { HEAD = IST_WINDOW_HEAD, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 202 << 10 };
+enum { HEAD = IST_WINDOW_HEAD, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 226 << 10 };
 
-/* Rows of a line of tokens, blocks of 16 rows of a window, windows and heads of a group. */
+/* Rows of a line of tokens, blocks of 16 rows of a window, windows of a group; units of work, which are these and a
+ * head, and how many groups share them. */
 typedef struct layout {
-    int line, blocks, windows, heads;
+    int line, blocks, windows, work, groups;
 } layout;
 
 static int windows_of(ist_tensor x, int ws) {
     return ist_div_up(x.w, ws) * ist_div_up(x.h, ws);
-}
-
-/* Eight warps at least. Heads share a norm: two where that leaves a unit more than one group, more where it leaves
- * many. */
-static layout layout_of(const ist_plan *p, ist_tensor x, const ist_norm_window *a) {
-    enum { WARPS = 8, HEADS_MAX = 5, MANY = 5 };
-    layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws, .heads = 1};
-    l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
-    int64_t groups = (int64_t)x.n * windows_of(x, a->ws) * a->heads / l.windows, units = ist_plan_units(p);
-    for (int h = 2; h <= HEADS_MAX; h++)
-        if (a->heads % h == 0 && 2 * groups >= (h == 2 ? 3 : 2 * MANY) * units * h) l.heads = h;
-    return l;
 }
 
 /* Floats of a head's biases: of the projection, then of scores by the distance of lines. */
@@ -39,15 +28,38 @@ static int table_size(layout l, int ws) {
     return PARTS * HEAD + (l.line == 8 ? 2 * l.blocks * 64 : ws * 256);
 }
 
+/* Bytes of local memory: heads' weights and biases, a group's values and keys, its tokens where registers are short. */
+static int64_t local_of(layout l, const ist_norm_window *a) {
+    enum { BLOCKS = 4, TOKENS = 16 };
+    int64_t head = (int64_t)(PARTS * HEAD) * ist_div_up(a->x.c, WIDE) * WIDE * 2 + table_size(l, a->ws) * 4 + 1024;
+    int64_t tokens = (int64_t)l.windows * ist_div_up(l.blocks, BLOCKS) * BLOCKS * TOKENS;
+    return head * (l.groups < l.work ? 2 : 1) + tokens * 2 * HEAD * 2 + (l.line > 8 ? tokens * a->x.c * 2 : 0) + 1024;
+}
+
+/* Eight warps at least. Heads share a norm. Where a group has all registers of a unit, there are as many groups as
+ * units, each with as many heads as another; else two heads a group where that leaves a unit more than one, all where
+ * it leaves many. */
+static layout layout_of(const ist_plan *p, const ist_norm_window *a) {
+    enum { WARPS = 8, HEADS_MAX = 5, MANY = 5, TWO_GROUPS = 160 };
+    layout l = {.line = a->ws <= 8 ? 8 : 16, .blocks = a->ws <= 8 ? (a->ws + 1) / 2 : a->ws};
+    l.windows = l.blocks < WARPS ? WARPS / l.blocks : 1;
+    l.work = a->x.n * ist_div_up(windows_of(a->x, a->ws), l.windows) * a->heads;
+    int64_t units = ist_plan_units(p), work = l.work;
+    int heads = 1;
+    for (int h = 2; h <= HEADS_MAX; h++)
+        if (a->heads % h == 0 && 2 * work >= (h == 2 ? 3 : 2 * MANY) * units * h) heads = h;
+    l.groups = l.work / heads;
+    if ((l.line > 8 || a->x.c > TWO_GROUPS) && 2 * work >= 3 * units) l.groups = (int)units;
+    if (local_of(l, a) > LOCAL_ROOM) l.groups = l.work;
+    return l;
+}
+
 static bool takes(const ist_plan *p, const ist_variant *v, const void *node) {
     const ist_norm_window *a = node;
     ist_tensor x = a->x;
-    layout l = layout_of(p, x, a);
-    int head = PARTS * HEAD * ist_div_up(x.c, WIDE) * WIDE * 2 + table_size(l, a->ws) * 4 + 1024;
-    int local = head * (l.heads > 1 ? 2 : 1) + l.windows * 2 * l.blocks * 16 * 80 + 1024;
     (void)v;
     return x.elem == IST_ELEM_T && a->ws >= 2 && a->ws <= 16 && x.c % 32 == 0 && x.c <= C_MAX &&
-           (x.ld | x.c0) % 8 == 0 && local <= LOCAL_ROOM;
+           (x.ld | x.c0) % 8 == 0 && local_of(layout_of(p, a), a) <= LOCAL_ROOM;
 }
 
 /* Row of the projection that column `i` of a head's part is: values lie so that what a work-item has of four blocks of
@@ -118,10 +130,11 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
     ist_tensor x = a->x, y = a->y, content = a->reuse.content;
     (void)v, (void)way;
     int across = ist_div_up(x.w, a->ws), windows = windows_of(x, a->ws), tokens = a->ws * a->ws;
-    layout l = layout_of(p, x, a);
+    layout l = layout_of(p, a);
     size_t items = 128 * (size_t)(ist_div_up(l.blocks, 4) * l.windows);
     ist_tensor weights = pack_weights(p, a, x.c, label), table = pack_table(p, a, l, label);
-    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d", x.c, a->ws, l.windows, l.heads);
+    ist_defines d = ist_defines_of(p, "-DC=%d -DWS=%d -DWINDOWS=%d -DHEADS=%d -DROW=%d", x.c, a->ws, l.windows,
+                                   a->heads, ist_div_up(l.work, l.groups));
     ist_padding_reuse_define(&d, &a->reuse);
     const ist_padding_reuse_args read = ist_padding_reuse_read(a->reuse, x.h);
     const ist_padding_reuse_args out =
@@ -130,6 +143,9 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                                            .w = x.w,
                                            .across = across,
                                            .per_map = windows,
+                                           .groups_of_map = ist_div_up(windows, l.windows),
+                                           .each = l.work / l.groups,
+                                           .more = l.work % l.groups,
                                            .x_ld = x.ld,
                                            .x_c0 = x.c0,
                                            .out_ld = y.ld,
@@ -145,9 +161,9 @@ static void emit(ist_plan *p, const ist_variant *v, void *node, int way) {
                .isa = "nvidia/ptx+nvidia/norm+nvidia/sums+nvidia/wgmma+portable/left_out",
                .defines = d.text,
                .kernel = "window",
-               .dims = 3,
-               .global = {(size_t)ist_div_up(windows, l.windows) * items, (size_t)(a->heads / l.heads), (size_t)x.n},
-               .local = {items, 1, 1},
+               .dims = 1,
+               .global = {(size_t)l.groups * items},
+               .local = {items},
                .args = {IST_OUT(y), IST_IN(x), IST_IN(weights), IST_IN(table), IST_IN(ist_plan_current_limit(p)),
                         IST_IN(content), IST_STRUCT(norm_window_args, &by_value)},
                .arg_count = 7,
