@@ -11,8 +11,8 @@
 #include <string.h>
 
 static void claim_all(void) {
-    if (!ist_variant_named(IST_NODE_SEPARABLE, "mma")) cr_skip_test("built without the variant that takes it whole");
-    claim("+PTX_MMA");
+    if (!ist_variant_named(IST_NODE_SEPARABLE, "mma")) cr_skip_test("built without the variants that take it whole");
+    claim("+PTX_MMA,+PTX_WGMMA");
 }
 TestSuite(separable_mma, .init = claim_all);
 
@@ -22,7 +22,8 @@ typedef struct shape {
     bool lab, slices;
 } shape;
 
-static void check_case(shape s, bool fused, int items, unsigned salt) {
+/* row: the variant that takes it whole; NULL: none does. */
+static void check_row(shape s, const char *row, int items, unsigned salt) {
     optest t;
     char name[128];
     snprintf(name, sizeof name, "%dx%dx%dx%d -> %d, %dx%d stride %d, case %u", s.n, s.h, s.w, s.in, s.mid, s.k, s.k,
@@ -45,21 +46,26 @@ static void check_case(shape s, bool fused, int items, unsigned salt) {
     if (items >= 0) ist_plan_limit(t.plan, optest_ints(&t, &items, 1));
     ist_filter point = {s.mid, s.in, 1, 1, w, b}, depth = {s.mid, 1, s.k, s.k, d, b + mid};
     ist_separable node = {.label = "test", .x = xt, .y = o.into, .point = point, .depth = depth, .o = o};
-    const ist_variant *one = ist_variant_named(IST_NODE_SEPARABLE, "mma");
+    const ist_variant *one = ist_variant_named(IST_NODE_SEPARABLE, row ? row : "mma");
     cr_assert(ist_kind_of(IST_NODE_SEPARABLE)->infer(&node, &t.err) == IST_OK, "%s", t.err.text);
-    if (!fused) cr_assert_not(one && ist_variant_takes(t.plan, one, &node), "%s", name);
-    if (fused) /* also where so many groups had better not compute their borders twice, which a plan would not choose */
+    if (!row) cr_assert_not(one && ist_variant_takes(t.plan, one, &node), "%s", name);
+    if (row) /* also where so many groups had better not compute their borders twice, which a plan would not choose */
         one->family->emit(t.plan, one, &node, 1);
     else
         ist_emit(t.plan, IST_NODE_SEPARABLE, &node);
     ist_tensor y = node.y;
     optest_run(&t);
-    optest_takes(&t, fused ? "nvidia/separable" : NULL);
+    optest_takes(&t, row ? "nvidia/separable" : NULL);
     ref_conv(x, w, b, (ref_window){1, 1, 1, 0, 0}, &none, middle);
     ref_dwconv(middle, d, b + mid, (ref_window){s.k, s.k, s.stride, pad, pad}, &r, want);
     double tol = optest_tolerance(&t, s.in) + optest_tolerance(&t, s.k * s.k);
     optest_check(&t, "result", y, want, tol, tol * 2, items);
     optest_end(&t);
+}
+
+static void check_case(shape s, bool fused, int items, unsigned salt) {
+    check_row(s, fused ? "mma" : NULL, items, salt);
+    if (fused) check_row(s, "wgmma", items, salt + 100);
 }
 
 /* Tiles that end inside and outside the map; inputs that are no whole step; each width of a group. */

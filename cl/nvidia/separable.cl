@@ -6,11 +6,12 @@
  *
  * The product runs in steps of BK inputs, copied to local memory STAGES - 1 ahead (AHEAD is STAGES - 2); pixels lie
  * there in rows whose 16-byte parts are exchanged within the row (swizzle), so that eight rows of one part lie in
- * different banks.
+ * different banks. With -D WARPGROUPS (and nvidia/wgmma) two warpgroups multiply, WM is 8 and WN 1.
  *
  * Arguments: y; x; weights [32 inputs][block of 8 channels][lane][8 halves] as variants/fragments.h has them, zeros up
- * to a whole step; depth [BN channels]{bias of the 1x1 convolution, taps [K * K], bias}[BN]. Grid: x = blocks of BN
- * channels times the group, y = tiles, z = items. -D ACT; COLS: outputs of a work-item in a line. */
+ * to a whole step (WARPGROUPS: [block of BN][step] tiles of 64 inputs); depth [BN channels]{bias of the 1x1
+ * convolution, taps [K * K], bias}[BN]. Grid: x = blocks of BN channels times the group, y = tiles, z = items. -D ACT;
+ * COLS: outputs of a work-item in a line. */
 #ifndef TILE_H
 #define TILE_H 5
 #define TILE_W 10
@@ -51,13 +52,18 @@ __attribute__((reqd_work_group_size(THREADS, 1, 1))) __kernel void
 separable(__global T *restrict y, __global const T *restrict x, __global const uint4 *restrict w,
           __global const float4 *restrict depth, __global const int *restrict limit, separable_args arg) {
     MATRIX_SCRATCH
+#ifdef WARPGROUPS
+    __local uint4 memory[(STAGES * STAGE + DEPTH * 4) / 16 + 64]; /* from a multiple of 1024 */
+    const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
+#else
     __local uint4 memory[(STAGES * STAGE + DEPTH * 4) / 16];
+    const uint start = SHARED(memory), shared = start;
+#endif
     __local uint middle[BM * PITCH];
     const int id = get_local_id(0), lane = id & 31, warp = id >> 5, wm = warp % WM, wn = warp / WM;
     const int columns = get_group_id(0), tile_y = (int)get_group_id(1) / arg.across, n = get_group_id(2);
     const int oy0 = tile_y * TILE_H, ox0 = ((int)get_group_id(1) - tile_y * arg.across) * TILE_W;
     const int iy0 = oy0 * STRIDE - arg.top, ix0 = ox0 * STRIDE - arg.left;
-    const uint shared = SHARED(memory);
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. */
     const int part = id % PARTS, first = id / PARTS;
@@ -69,13 +75,18 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
         const bool real = row < PIXELS && (uint)iy < (uint)arg.x_h && (uint)ix < (uint)arg.x_w;
         offset[i] = real ? ((n * arg.x_h + iy) * arg.x_w + ix) * arg.x_ld + arg.x_c0 : -1;
     }
+#ifdef WARPGROUPS
+#define PART_OF(STEP, j) ((columns * arg.steps + (STEP)) * B_PARTS + (j))
+#else
+#define PART_OF(STEP, j)                                                                                               \
+    ((((STEP) * (BK / 32) + (j) / (BN * 4)) * arg.blocks + columns * (BN / 8)) * 32 + (j) % (BN * 4))
+#endif
 #define COPY_STEP(STEP, SLOT)                                                                                          \
     do {                                                                                                               \
         _Pragma("unroll") for (int i = 0; i < (B_PARTS + THREADS - 1) / THREADS; i++) {                                \
-            const int j = id + i * THREADS, line = (STEP) * (BK / 32) + j / (BN * 4);                                  \
+            const int j = id + i * THREADS;                                                                            \
             if (B_PARTS % THREADS == 0 || j < B_PARTS)                                                                 \
-                COPY16(shared + (SLOT)*STAGE + A_BYTES + j * 16,                                                       \
-                       w + ((line * arg.blocks + columns * (BN / 8)) * 32 + j % (BN * 4)), 16);                        \
+                COPY16(shared + (SLOT)*STAGE + A_BYTES + j * 16, w + PART_OF(STEP, j), 16);                            \
         }                                                                                                              \
         const int channel = (STEP)*BK + part * 8;                                                                      \
         _Pragma("unroll") for (int i = 0; i < PASSES; i++) if (BM % PASS == 0 || first + i * PASS < BM)                \
@@ -97,6 +108,21 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
     float acc[MI][NI][4];
 #pragma unroll
     for (int i = 0; i < MI * NI * 4; i++) acc[i / (NI * 4)][i / 4 % NI][i % 4] = 0.0f;
+#ifdef WARPGROUPS
+    const matrix_at from_a = MATRIX_AT(shared + (uint)WARP_UNIFORM(warp / 4) * (64 * BK * 2)),
+                    from_b = MATRIX_AT(shared + A_BYTES);
+    for (int step = 0, slot = 0; step < arg.steps; step++, slot = slot == STAGES - 1 ? 0 : slot + 1) {
+        COPY_WAIT(AHEAD);
+        GROUP_PUBLISH();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        UNROLL for (int j = 0; j < NI; j++) GROUP_TAKE(acc[0], j);
+        GROUP_STEP(BN, 1, acc, from_a, slot * (STAGE / 16), 0, from_b, slot * (STAGE / 16));
+        if (step + STAGES - 1 < arg.steps) COPY_STEP(step + STAGES - 1, slot == 0 ? STAGES - 1 : slot - 1);
+        COPY_COMMIT();
+        GROUP_WAIT(0);
+    }
+    UNROLL for (int j = 0; j < NI; j++) GROUP_TAKE(acc[0], j);
+#else
     const int a_row = wm * TM + lane % 16;
     const uint from_a = shared + a_row * (BK * 2), a_part = (lane / 16 ^ (a_row & 7)) << 4;
     const uint from_b = shared + A_BYTES + wn * NI * 512 + lane * 16;
@@ -123,10 +149,11 @@ separable(__global T *restrict y, __global const T *restrict x, __global const u
         }
         slot = slot == STAGES - 1 ? 0 : slot + 1;
     }
+#endif
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    __local const float *const constants = (__local const float *)(memory + STAGES * STAGE / 16);
+    __local const float *const constants = (__local const float *)(memory + (shared - start + STAGES * STAGE) / 16);
 #pragma unroll
     for (int i = 0; i < 2 * MI; i++) {
         const int row = wm * TM + lane / 4 + i * 8, hy = row / HALO_W, iy = iy0 + hy, ix = ix0 + row - hy * HALO_W;

@@ -49,11 +49,34 @@ typedef ulong matrix_at;
                      : GROUP_SUMS(c, 0)                                                                                \
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
+#define GROUP_MULTIPLY_16(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7}, "                                                               \
+                     "%8, %9, 1, 1, 1, 0, 0;"                                                                          \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1)                                                              \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_24(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, "                                             \
+                     "%12, %13, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2)                                            \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
 #define GROUP_MULTIPLY_32(c, a, b)                                                                                     \
     __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"                                 \
                      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "                         \
                      "%16, %17, 1, 1, 1, 0, 0;"                                                                        \
                      : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3)                          \
+                     : "l"(a), "l"(b)                                                                                  \
+                     : "memory")
+#define GROUP_MULTIPLY_48(c, a, b)                                                                                     \
+    __asm__ volatile(IST_SM_90A "wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 {"                                 \
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                          \
+                     "%16, %17, %18, %19, %20, %21, %22, %23}, "                                                       \
+                     "%24, %25, 1, 1, 1, 0, 0;"                                                                        \
+                     : GROUP_SUMS(c, 0), GROUP_SUMS(c, 1), GROUP_SUMS(c, 2), GROUP_SUMS(c, 3),                         \
+                       GROUP_SUMS(c, 4), GROUP_SUMS(c, 5)                                                              \
                      : "l"(a), "l"(b)                                                                                  \
                      : "memory")
 #define GROUP_MULTIPLY_64(c, a, b)                                                                                     \

@@ -1,4 +1,4 @@
-/* Separable convolutions in one launch on matrix instructions (cl/nvidia/separable). */
+/* Separable convolutions in one launch on matrix instructions, of warps or of warpgroups (cl/nvidia/separable). */
 #include "variants/fragments.h"
 #include "variants/nvidia/separable_args.h"
 #include "variants/defines.h"
@@ -33,6 +33,10 @@ static const shape *shape_of(const ist_filter *depth, const ist_conv_opts *o) {
 
 static int tiles_of(const shape *s, int oh, int ow) {
     return ist_div_up(oh, s->tile_h) * ist_div_up(ow, s->tile_w);
+}
+
+static bool by_warpgroups(const ist_variant *v) {
+    return v->needs & IST_CAP_PTX_WGMMA;
 }
 
 /* The widest that still gives most compute units a group, else the narrowest that divides the channels; none where no
@@ -72,8 +76,20 @@ typedef struct packed {
     ist_tensor weights, depth;
 } packed;
 
-/* Weights of the 1x1 convolution as fragments; for each block of `bn` channels its bias, the taps, their bias. */
-static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const char *label, packed *out) {
+/* Weights of `mid` outputs with `in` inputs each, as fragments, or for warpgroups as tiles of `bn` outputs. */
+static void pack_point(const float *w, size_t mid, size_t in, size_t bn, bool tiles, float *to) {
+    if (!tiles) {
+        for (size_t k = 0; k < in; k += FRAGMENT_ROWS) to = ist_fragments(w + k, (int)mid / FRAGMENT, 1, in, false, to);
+        return;
+    }
+    for (size_t o = 0; o < mid; o++)
+        for (size_t k = 0; k < in; k++)
+            to[(o / bn * (in / STEP) + k / STEP) * bn * STEP +
+               (size_t)ist_group_tile_at((int)(o % bn), (int)(k % STEP))] = w[o * in + k];
+}
+
+/* Weights of the 1x1 convolution; for each block of `bn` channels its bias, the taps, their bias. */
+static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, bool tiles, const char *label, packed *out) {
     size_t in = ist_round_up((size_t)point.in, STEP), mid = (size_t)point.out,
            taps = (size_t)depth.kh * (size_t)depth.kw;
     float *w = calloc(mid * in, sizeof *w), *turned = malloc(mid * in * sizeof *turned);
@@ -81,8 +97,7 @@ static bool pack(ist_plan *p, ist_filter point, ist_filter depth, int bn, const 
     if (w && turned && d) {
         for (size_t o = 0; o < mid; o++)
             memcpy(w + o * in, point.w + o * (size_t)point.in, (size_t)point.in * sizeof *w);
-        float *to = turned;
-        for (size_t k = 0; k < in; k += FRAGMENT_ROWS) to = ist_fragments(w + k, (int)mid / FRAGMENT, 1, in, false, to);
+        pack_point(w, mid, in, (size_t)bn, tiles, turned);
         for (size_t o = 0; o < mid; o++) {
             float *at = d + o / (size_t)bn * (size_t)bn * (taps + 2) + o % (size_t)bn;
             at[0] = point.b ? point.b[o] : 0.0f;
@@ -130,22 +145,27 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
     const shape *s = shape_of(&q->depth, o);
     int oh = y.h, ow = y.w, mid = q->point.out;
     packed c;
-    (void)variant, (void)way;
+    const bool groups = by_warpgroups(variant);
+    (void)way;
     const width *v = width_of(p, mid, x.n * tiles_of(s, oh, ow));
+    /* Warpgroups wait less with one step more on its way, for which a unit's only group has room. */
+    const bool alone = x.n * tiles_of(s, oh, ow) * (mid / v->bn) <= ist_plan_units(p);
+    const int stages = groups && alone && v->stages == 3 ? 4 : v->stages;
     size_t taps = (size_t)s->k * (size_t)s->k;
     if (!ist_plan_representable(p, q->depth.w, (size_t)mid * taps, label) ||
-        !pack(p, q->point, q->depth, v->bn, label, &c))
+        !pack(p, q->point, q->depth, v->bn, groups, label, &c))
         return;
     ist_defines defines = ist_defines_of(
         p,
         "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
-        s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, v->warps_m, v->warps_n, v->stages, v->stages - 2,
-        (int)o->epi.act);
+        s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, groups ? ITEMS / 32 : v->warps_m,
+        groups ? 1 : v->warps_n, stages, stages - 2, (int)o->epi.act);
+    if (groups) ist_defines_add(&defines, " -DWARPGROUPS");
     const ist_separable_args by_value = args_of(q, s);
     double out = (double)ist_pixels(y) * mid;
     ist_launch l = {.label = label,
                     .op = "nvidia/separable",
-                    .isa = "nvidia/ptx",
+                    .isa = groups ? "nvidia/ptx+nvidia/wgmma" : "nvidia/ptx",
                     .defines = defines.text,
                     .kernel = "separable",
                     .dims = 3,
@@ -158,6 +178,5 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
                     .bytes = 2.0 * ((double)ist_pixels(x) * x.c + out + (double)mid * x.c)};
     ist_plan_launch(p, &l);
 }
-
 
 const ist_family ist_nvidia_separable = {.takes = takes, .emit = emit};
