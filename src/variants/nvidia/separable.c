@@ -137,6 +137,13 @@ static ist_separable_args args_of(const ist_separable *q, const shape *s) {
                                 .lab_bias = o->epi.lab_bias};
 }
 
+/* Outputs in a line that a work-item makes, of two channels: as few as leave each of a group's at most one piece. */
+static int cols_of(const shape *s, const width *v) {
+    for (int cols = 1; cols < s->cols; cols++)
+        if (s->tile_w % cols == 0 && s->tile_h * (s->tile_w / cols) * (v->bn / 2) <= ITEMS) return cols;
+    return s->cols;
+}
+
 static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
     const ist_separable *q = node;
     const ist_conv_opts *o = &q->o;
@@ -158,7 +165,7 @@ static void emit(ist_plan *p, const ist_variant *variant, void *node, int way) {
     ist_defines defines = ist_defines_of(
         p,
         "-DTILE_H=%d -DTILE_W=%d -DK=%d -DSTRIDE=%d -DCOLS=%d -DBN=%d -DWM=%d -DWN=%d -DSTAGES=%d -DAHEAD=%d -DACT=%d",
-        s->tile_h, s->tile_w, s->k, s->stride, s->cols, v->bn, groups ? ITEMS / 32 : v->warps_m,
+        s->tile_h, s->tile_w, s->k, s->stride, cols_of(s, v), v->bn, groups ? ITEMS / 32 : v->warps_m,
         groups ? 1 : v->warps_n, stages, stages - 2, (int)o->epi.act);
     if (groups) ist_defines_add(&defines, " -DWARPGROUPS");
     const ist_separable_args by_value = args_of(q, s);
