@@ -90,21 +90,6 @@
     } while (0)
 #endif
 
-/* The first unit of work from `i` on whose windows are made, `end` or more where there is none. */
-static inline int made(int i, int end, __global const int *content, const norm_window_args arg) {
-#ifdef LEFT_OUT
-    while (i < end) {
-        const int n = i / HEADS / arg.groups_of_map, first = i / HEADS % arg.groups_of_map * WINDOWS;
-        const int last = min(first + WINDOWS, arg.per_map) - 1;
-        if (!all_left_out(first / arg.across * WS, min(last / arg.across * WS + WS, arg.h),
-                          rows_left_out(content, arg.out, n)))
-            break;
-        i += HEADS - i % HEADS;
-    }
-#endif
-    return i;
-}
-
 /* weights [head]{tiles of 64 channels [96: queries, keys, values][8 pieces of 16 bytes], exchanged as nvidia/wgmma says,
  * the last of 32 as [96][4], not exchanged}; table [head]{biases of the projection [96], of scores in units of `scale`:
  * LINE 8: [distance of lines][lane: query, two keys][2], LINE 16: [distance of lines][half of the keys][lane][4]}. */
@@ -122,18 +107,22 @@ window(__global half *restrict out, __global const half *restrict x, __global co
     __local uint *words = (__local uint *)(memory + (shared - start) / 16);
     const int tokens = TOKENS + mine * WINDOW;
     const float eps = arg.eps, unit = arg.scale * 1.44269504f;
-    int work = made(begin, end, content, arg), have = -1, from = 0;
+    int work = begin, have = -1, from = 0;
     int place[2] = {-1, -1}; /* of the two rows of this work-item's fragments; < 0: not in the map */
     uint part[2 * KC][4]; /* fragments of them, 16 channels each */
-    if (work >= end) return;
 
-    do {
-        const int head = work % HEADS, windows = work / HEADS;
-        const int next = ROW == 1 ? end : head + 1 < HEADS ? work + 1 : made(work + 1, end, content, arg);
+    while (work < end) {
+        const int head = work % HEADS, windows = work / HEADS, next = ROW > 1 ? work + 1 : end;
         if (ROW == 1 || windows != have) {
-            const int n = windows / arg.groups_of_map, w = windows % arg.groups_of_map * WINDOWS + mine;
+            const int n = windows / arg.groups_of_map, first = windows % arg.groups_of_map * WINDOWS, w = first + mine;
             const int x0 = w % arg.across * WS, y0 = w / arg.across * WS;
 #ifdef LEFT_OUT
+            const int last = min(first + WINDOWS, arg.per_map) - 1;
+            if (all_left_out(first / arg.across * WS, min(last / arg.across * WS + WS, arg.h),
+                             rows_left_out(content, arg.out, n))) {
+                work += HEADS - head; /* to another first head: weights that have been asked for are the same */
+                continue;
+            }
             const left_out_rows there = rows_left_out(content, arg.in, n);
 #endif
             uint a[2][KC][4];
@@ -248,5 +237,8 @@ window(__global half *restrict out, __global const half *restrict x, __global co
         }
         work = next;
         from = HEAD - from;
-    } while (work < end);
+    }
+#ifdef LEFT_OUT
+    COPY_WAIT(0);
+#endif
 }
