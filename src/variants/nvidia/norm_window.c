@@ -11,7 +11,8 @@
 
 #include <stdlib.h>
 
-enum { HEAD = IST_WINDOW_HEAD, PARTS = 3, WIDE = 64, C_MAX = 320, LOCAL_ROOM = 226 << 10 };
+enum { HEAD = IST_WINDOW_HEAD, PARTS = 3, WIDE = 64, C_MAX = 320 };
+enum { LOCAL_ROOM = 226 << 10 }; /* bytes of local memory that cl/probe/ptx_wgmma.cl has found */
 
 /* Rows of a line of tokens, blocks of 16 rows of a window, windows of a group; units of work, which are these and a
  * head, and how many groups share them. */
