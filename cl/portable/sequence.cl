@@ -8,6 +8,7 @@
  *
  * Goes with codes/tape and portable/distribution. -D SLOTS: float4 of local memory. */
 #define ITEMS  256
+#define AHEAD  8 /* loads at once */
 /* Four elements of T on their way: fetched in batches of BATCH, so that as many loads are under way. FETCH
  * of a machine's part keeps them there where a compiler would move each to its use and wait for every one. */
 #ifdef IST_HALF
@@ -132,10 +133,10 @@ static void linear_part(__local float4 *m, int16 t, __global const T *weights) {
 }
 
 /* t: out, outputs, parts at, blocks, parts, bias (-1: none), act, before (-1: none), after (-1: none).
- * first: the bias of this work-item's first output. */
-static void linear_sum(__local float4 *m, int16 t, __global const float *table, float first) {
-    for (int o = get_local_id(0); o < t.s2; o += ITEMS) {
-        float4 v = (float4)(t.s6 < 0 ? 0.0f : o < ITEMS ? first : table[t.s6 + o]);
+ * bias: those of this work-item's outputs, of which it has at most four. */
+static void linear_sum(__local float4 *m, int16 t, float4 bias) {
+    for (int o = get_local_id(0); o < t.s2; o += ITEMS, bias = bias.yzww) {
+        float4 v = (float4)(t.s6 < 0 ? 0.0f : bias.x);
         __local const float4 *part = m + t.s3 + (o & 3) * t.s4 + (o >> 2);
         for (int i = 0; i < t.s5; i++) v += part[i * t.s4 * 4];
         if (t.s8 >= 0) v += m[t.s8 + o];
@@ -143,6 +144,13 @@ static void linear_sum(__local float4 *m, int16 t, __global const float *table, 
         if (t.s9 >= 0) v += m[t.s9 + o];
         m[t.s1 + o] = v;
     }
+}
+
+/* Of this work-item's outputs in the LINEAR_SUM t. */
+static float4 biases(int16 t, __global const float *table) {
+    const int from = max((int)t.s6, 0), last = t.s6 < 0 ? 0 : t.s2 - 1, o = get_local_id(0);
+    return (float4)(table[from + min(o, last)], table[from + min(o + ITEMS, last)],
+                    table[from + min(o + 2 * ITEMS, last)], table[from + min(o + 3 * ITEMS, last)]);
 }
 
 /* t: out, columns, a, b, mode, low, high, gates. */
@@ -159,35 +167,45 @@ static void eltwise(__local float4 *m, int16 t) {
     }
 }
 
-/* t: slot, columns, room for 64, gamma, beta, eps, act. In place; statistics in two passes. */
-static float4 sum32(__local const float4 *p) {
-    float4 a = (float4)(0.0f), b = a;
-    for (int i = 0; i < 32; i += 2) {
-        a += p[i];
-        b += p[i + 1];
-    }
-    return a + b;
+/* t: slot, columns, room for 64, gamma, beta, eps, act. In place. NORM_PART: 32 lanes each make the sum of their columns and
+ * that of the squares around their own mean; NORM_OUT adds these, with the squares of means around the mean of all (Chan,
+ * Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances). */
+static void norm_part(__local float4 *m, int16 t) {
+    const int lane = get_local_id(0), c = t.s2, own = (c - lane + 31) / 32;
+    __local const float4 *x = m + t.s1;
+    if (lane >= 32) return;
+    float4 sum = (float4)(0.0f), squares = sum;
+    for (int i = lane; i < c; i += 32) sum += x[i];
+    const float4 mean = sum / (float)max(own, 1);
+    for (int i = lane; i < c; i += 32) squares = fma(x[i] - mean, x[i] - mean, squares);
+    m[t.s3 + lane] = sum;
+    m[t.s3 + 32 + lane] = squares;
 }
 
-static void norm(__local float4 *m, int16 t, __global const float *table) {
-    const int lane = get_local_id(0), c = t.s2;
-    __local float4 *x = m + t.s1, *room = m + t.s3;
-    if (t.s0 != NORM_OUT && lane >= 32) return;
-    float4 total = (float4)(0.0f);
-    if (t.s0 == NORM_SUM) {
-        for (int i = lane; i < c; i += 32) total += x[i];
-        room[lane] = total;
-        return;
+static void norm_out(__local float4 *m, int16 t, __global const float *table) {
+    const int lane = get_local_id(0), c = t.s2, own = min(lane, c - 1), each = c / 32, longer = c % 32;
+    const float own_gamma = table[t.s4 + own], own_beta = table[t.s5 + own]; /* on their way while sums are made */
+    __local float4 *x = m + t.s1;
+    __local const float4 *sums = m + t.s3, *squares = sums + 32;
+    float4 a = (float4)(0.0f), b = a;
+    for (int i = 0; i < 32; i += 2) {
+        a += sums[i];
+        b += sums[i + 1];
     }
-    const float4 mean = sum32(room) / (float)c;
-    if (t.s0 == NORM_SQUARE) {
-        for (int i = lane; i < c; i += 32) total = fma(x[i] - mean, x[i] - mean, total);
-        room[32 + lane] = total;
-        return;
+    const float4 mean = (a + b) / (float)c;
+    const float whole = 1.0f / (float)max(each, 1), more = 1.0f / (float)(each + 1);
+    a = b = (float4)(0.0f);
+    for (int i = 0; i < 32; i++) { /* a lane without columns has zeros */
+        const float count = (float)(each + (i < longer)), share = i < longer ? more : whole;
+        const float4 away = fma((float4)(share), sums[i], -mean);
+        a += squares[i];
+        b = fma(away * count, away, b);
     }
-    const float4 scale = 1.0f / sqrt(sum32(room + 32) / (float)c + as_float(t.s6));
-    for (int i = lane; i < c; i += ITEMS)
-        x[i] = activate_float4(fma((x[i] - mean) * scale, (float4)(table[t.s4 + i]), (float4)(table[t.s5 + i])), t.s7);
+    const float4 scale = 1.0f / sqrt((a + b) / (float)c + as_float(t.s6));
+    for (int i = lane; i < c; i += ITEMS) {
+        const float gamma = i < ITEMS ? own_gamma : table[t.s4 + i], beta = i < ITEMS ? own_beta : table[t.s5 + i];
+        x[i] = activate_float4(fma((x[i] - mean) * scale, (float4)(gamma), (float4)(beta)), t.s7);
+    }
 }
 
 /* Deformable attention (portable/deform): where each point of each head of each row looks. t: offsets, weights, box, places
@@ -256,27 +274,37 @@ static void box_sigmoid(__local float4 *m, int16 t) {
     }
 }
 
-/* Integral over the bins of each side, portable/box's fdr. t: integrals at, corners, bins' offsets. */
+/* Integral over the bins of each side, portable/box's fdr: sixteen work-items a row's side, each of which leaves the sum of
+ * its exponentials and that of these by the bins' offsets. t: sums at, corners, bins' offsets. */
+#define SIDE_LANES (ITEMS / 16)
 static void sides(__local float4 *m, int16 t, __global const float *table) {
-    const int r = get_local_id(0) & 3, s = get_local_id(0) >> 2;
-    if (s >= 4) return;
-    bins b;
-#define BIN(i)     AT(t.s2, s * BINS + (i), r)
-#define PROJECT(i) table[t.s3 + (i)]
-    BINS_ONE_BY_ONE(b, BIN, PROJECT)
-#undef PROJECT
-    AT(t.s1, s, r) = b.weighted / b.total;
+    const int own = get_local_id(0) % 16, r = own & 3, s = own >> 2, lane = get_local_id(0) / 16;
+    float most = LOWEST;
+    float2 sum = (float2)(0.0f);
+#define BIN(i) AT(t.s2, s * BINS + (i), r)
+    for (int i = 0; i < BINS; i++) most = fmax(most, BIN(i));
+    for (int i = lane; i < BINS; i += SIDE_LANES) {
+        const float e = ist_exp_float(BIN(i) - most);
+        sum += (float2)(e, e * table[t.s3 + i]);
+    }
+    ((__local float2 *)(m + t.s1))[lane * 16 + own] = sum;
 }
 
-/* t: out, integrals at, first boxes, scale. */
+static float integral(__local const float2 *sums) {
+    float2 sum = (float2)(0.0f);
+    for (int i = 0; i < SIDE_LANES; i++) sum += sums[i * 16];
+    return sum.y / sum.x;
+}
+
+/* t: out, sums at, first boxes, scale. Two work-items a row, one for each axis. */
 static void sides_box(__local float4 *m, int16 t) {
-    const int r = get_local_id(0);
-    if (r >= 4) return;
-    for (int i = 0; i < 2; i++) {
-        const float2 moved = moved_sides(AT(t.s3, i, r), AT(t.s3, 2 + i, r), AT(t.s2, i, r), AT(t.s2, 2 + i, r), as_float(t.s4));
-        AT(t.s1, i, r) = moved.x;
-        AT(t.s1, 2 + i, r) = moved.y;
-    }
+    const int r = get_local_id(0) & 3, axis = get_local_id(0) >> 2;
+    if (axis >= 2) return;
+    __local const float2 *sums = (__local const float2 *)(m + t.s2) + axis * 4 + r;
+    const float2 moved = moved_sides(AT(t.s3, axis, r), AT(t.s3, 2 + axis, r), integral(sums), integral(sums + 8),
+                                     as_float(t.s4));
+    AT(t.s1, axis, r) = moved.x;
+    AT(t.s1, 2 + axis, r) = moved.y;
 }
 
 /* The four largest probabilities of each side and their mean, portable/box's lqe. t: out, corners. */
@@ -296,7 +324,23 @@ static void sides_best(__local float4 *m, int16 t) {
     AT(t.s1, 5 * s + 4, r) = mean_of(p);
 }
 
-/* Group (i, n): rows 4 i to 4 i + 3 of item n. */
+/* Groups without rows: what all others are about to read is on its way to the device's cache before these wait for it. */
+static void read_ahead(__local float4 *m, __global const T *weights, int quads, __global const float *table, int floats, int group,
+                       int groups) {
+    const int step = groups * ITEMS, own = group * ITEMS + get_local_id(0);
+    float4 sum = (float4)(0.0f);
+    for (int i = own; i < floats; i += step) sum.x += table[i];
+    for (int i = own; i < quads; i += AHEAD * step) {
+        QUAD v[AHEAD];
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) v[u] = FETCH(weights + 4 * min(i + u * step, quads - 1));
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) sum += VALUES(v[u]);
+    }
+    m[get_local_id(0)] = sum; /* nobody reads it: it keeps the loads */
+}
+
+/* Group (i, n): rows 4 i to 4 i + 3 of item n, as far as there are any; those beyond read ahead. */
 __attribute__((reqd_work_group_size(ITEMS, 1, 1))) __kernel void
 sequence(__global const int16 *tape, __global const T *weights, __global const float *table, __global const int *limit,
       __global char *e0, __global char *e1, __global char *e2, __global char *e3, __global char *e4,
@@ -308,6 +352,12 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
     __local int16 steps[16]; /* of the tape, ahead of their use */
     __global char *__local at[22];
     const int n = get_group_id(1), first = get_group_id(0) * 4, rows = arg.rows;
+    const int groups = (rows + 3) / 4;
+    if ((int)get_group_id(0) >= groups) {
+        read_ahead(m, weights + arg.weights_from, arg.weights_count / 4, table, arg.table_count,
+                   (int)get_group_id(0) - groups, (int)get_num_groups(0) - groups);
+        return;
+    }
     if (n >= *limit) return;
     ((__local int *)steps)[get_local_id(0)] =
         ((__global const int *)tape)[min((int)get_local_id(0) / 16, arg.steps - 1) * 16 + get_local_id(0) % 16];
@@ -317,7 +367,7 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         at[12] = e12; at[13] = e13; at[14] = e14; at[15] = e15; at[16] = e16; at[17] = e17;
         at[18] = e18; at[19] = e19; at[20] = e20; at[21] = e21;
     }
-    float bias = 0.0f; /* asked for a step before its use */
+    float4 bias = (float4)(0.0f); /* asked for a step before its use */
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int s = 0; s < arg.steps; s++) {
         const int16 t = steps[s & 15];
@@ -329,14 +379,13 @@ sequence(__global const int16 *tape, __global const T *weights, __global const f
         case LOAD_ROWS: load_rows(m, t, at[t.s3], (__global const int *)at[t.s9], n, first, rows); break;
         case STORE_ROWS: store_rows(m, t, at[t.s3], n, first, rows); break;
         case LINEAR_PART: /* the step behind it is LINEAR_SUM */
-            bias = table[max((int)steps[(s + 1) & 15].s6, 0) + min((int)get_local_id(0), steps[(s + 1) & 15].s2 - 1)];
+            bias = biases(steps[(s + 1) & 15], table);
             linear_part(m, t, weights);
             break;
-        case LINEAR_SUM: linear_sum(m, t, table, bias); break;
+        case LINEAR_SUM: linear_sum(m, t, bias); break;
         case ELTWISE: eltwise(m, t); break;
-        case NORM_SUM:
-        case NORM_SQUARE:
-        case NORM_OUT: norm(m, t, table); break;
+        case NORM_PART: norm_part(m, t); break;
+        case NORM_OUT: norm_out(m, t, table); break;
         case SAMPLE_AT: sample_at(m, t, table); break;
         case SAMPLE_SUM: sample_sum(m, t, (__global const T *)at[t.s3], n); break;
         case BOX_SIGMOID: box_sigmoid(m, t); break;

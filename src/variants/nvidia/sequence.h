@@ -9,7 +9,7 @@
  * of half of the inputs; MATRIX_NORM: all of a norm; MATRIX_SIDES: with the sum before and the boxes behind it. With the
  * number: GROUP_WAITS, the next step wants what other warps make; LINEAR_TURN times the turns of a linear layer. */
 enum ist_matrix_step {
-    MATRIX_NORM = NORM_SUM,
+    MATRIX_NORM = NORM_PART,
     MATRIX_MEET = NORM_OUT,
     MATRIX_SIDES = SIDES,
     MATRIX_LINEAR = MICRO_STEPS,

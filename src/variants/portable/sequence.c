@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { SLOTS = IST_TAPE_SLOTS, ROWS = 4 };
+enum { SLOTS = IST_TAPE_SLOTS, ROWS = 4, READERS = 16 /* groups without rows */ };
 /* Beyond this many rows kernels over all of them win. */
 enum { ROWS_MAX = 1280, LINEAR_ROOM = 1024 };
 
@@ -54,7 +54,7 @@ static void linear(ist_tape *p, const ist_step *s) {
 
 static void normalise(ist_tape *p, const ist_step *s, int out, float eps, int act) {
     int room = ist_tape_room(p, 64);
-    for (int kind = NORM_SUM; kind <= NORM_OUT; kind++)
+    for (int kind = NORM_PART; kind <= NORM_OUT; kind++)
         EMIT(p, kind, out, s->out[0].c, room, (int)s->data_at[0], (int)s->data_at[1], ist_tape_bits(eps), act);
 }
 
@@ -78,7 +78,7 @@ static void fdr(ist_tape *p, const ist_step *s) {
     bool two = ist_has(s->rows[1]);
     int a = ist_tape_channels(p, s->rows[0], true), b = two ? ist_tape_channels(p, s->rows[1], true) : 0;
     int first = ist_tape_channels(p, s->rows[2], true), corners = ist_tape_channels(p, s->out[1], false);
-    int boxes = ist_tape_channels(p, s->out[0], false), room = ist_tape_room(p, 4);
+    int boxes = ist_tape_channels(p, s->out[0], false), room = ist_tape_room(p, ITEMS / 2);
     EMIT(p, ELTWISE, corners, 4 * BINS, a, b, two ? PRESENT : 0);
     EMIT(p, SIDES, room, corners, (int)s->data_at[0]);
     EMIT(p, SIDES_BOX, boxes, room, first, ist_tape_bits(s->floats[0]));
@@ -92,6 +92,19 @@ static int constants(ist_tape *p, size_t at, int count) {
 static const ist_tape_form tape_form = {SLOTS, 4, 8, linear, norm, gate, fdr, constants, NULL, NULL, NULL};
 
 /* ---- launch ---- */
+
+/* Where the weights of the steps [first, end) lie: one after the other. */
+static void weights_of(const struct ist_sequence *s, size_t first, size_t end, ist_sequence_args *args) {
+    size_t from = 0, beyond = 0;
+    for (size_t i = first; i < end; i++) {
+        const ist_step *q = &s->steps[i];
+        if (q->op != IST_STEP_LINEAR) continue;
+        if (!beyond) from = q->weights_at;
+        beyond = q->weights_at + (size_t)q->filter.in * ist_round_up((size_t)q->filter.out, 4);
+    }
+    args->weights_from = (int)from;
+    args->weights_count = (int)(beyond - from);
+}
 
 void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t first, size_t end, ist_tensor weights,
                               ist_tensor table, const char *label) {
@@ -111,12 +124,15 @@ void ist_tape_launch_sequence(ist_plan *plan, struct ist_sequence *s, size_t fir
     if (!ist_plan_status(plan)) {
         ist_tensor tape = ist_plan_const_bytes(plan, t->words, t->count * WORDS * sizeof *t->words, label);
         ist_defines defines = ist_defines_of(plan, "-DSLOTS=%d", SLOTS);
-        const ist_sequence_args by_value = {.rows = s->rows, .steps = (int)t->count};
+        size_t groups = (size_t)ist_div_up(s->rows, ROWS);
+        ist_sequence_args by_value = {.rows = s->rows, .steps = (int)t->count, .table_count = (int)s->table_count};
+        weights_of(s, first, end, &by_value);
+        if ((size_t)ist_plan_units(plan) >= (size_t)s->n * (groups + READERS)) groups += READERS;
         const ist_arg more[] = {IST_STRUCT(sequence_args, &by_value)};
         ist_launch l = {.op = "portable/sequence",
                         .isa = s->form->config,
                         .defines = defines.text,
-                        .global = {(size_t)ist_div_up(s->rows, ROWS) * ITEMS, (size_t)s->n}};
+                        .global = {groups * ITEMS, (size_t)s->n}};
         ist_tape_launch(t, &l, tape, weights, table, more, 1);
     }
     free(t->words);
