@@ -37,6 +37,37 @@ static const char two[] = HEAD "\t// .globl\tfirst\n"
                                "\tret;\n"
                                "}\n";
 
+/* What the first work-item of a group asks for. */
+#define ASKS(name)                                                                                                     \
+    "\t{\n"                                                                                                            \
+    "\t.reg .b32 \t%group, %groups, %item, %size;\n"                                                                  \
+    "\t.reg .b64 \t%word, %bytes, %place;\n"                                                                          \
+    "\t.reg .pred \t%other;\n"                                                                                        \
+    "\tmov.u32 \t%item, %tid.x;\n"                                                                                    \
+    "\tmov.u32 \t%group, %tid.y;\n"                                                                                   \
+    "\tor.b32 \t%item, %item, %group;\n"                                                                              \
+    "\tsetp.ne.u32 \t%other, %item, 0;\n"                                                                             \
+    "\t@%other bra \t$L_" name "_asked;\n"                                                                            \
+    "\tld.param.u64 \t%word, [" name "_ahead];\n"                                                                     \
+    "\tshr.u64 \t%bytes, %word, 36;\n"                                                                                \
+    "\tshl.b64 \t%bytes, %bytes, 4;\n"                                                                                \
+    "\tsetp.eq.u64 \t%other, %bytes, 0;\n"                                                                            \
+    "\t@%other bra \t$L_" name "_asked;\n"                                                                            \
+    "\tmov.u32 \t%group, %ctaid.y;\n"                                                                                 \
+    "\tmov.u32 \t%groups, %nctaid.x;\n"                                                                               \
+    "\tmov.u32 \t%item, %ctaid.x;\n"                                                                                  \
+    "\tmad.lo.s32 \t%group, %group, %groups, %item;\n"                                                                \
+    "\tcvt.u32.u64 \t%size, %bytes;\n"                                                                                \
+    "\tmul.wide.u32 \t%bytes, %group, %size;\n"                                                                       \
+    "\tld.param.u64 \t%block, [" name "_block];\n"                                                                    \
+    "\tadd.s64 \t%bytes, %bytes, %block;\n"                                                                           \
+    "\tand.b64 \t%place, %word, 68719476735;\n"                                                                       \
+    "\tshl.b64 \t%place, %place, 4;\n"                                                                                \
+    "\tadd.s64 \t%place, %place, %bytes;\n"                                                                           \
+    "\tcp.async.bulk.prefetch.L2.global \t[%place], %size;\n"                                                         \
+    "$L_" name "_asked:\n"                                                                                             \
+    "\t}\n"
+
 /* The same with argument 0 of either a buffer. */
 static const char but_the_first[] = HEAD "\t// .globl\tfirst\n"
                                          ".entry first(\n"
@@ -45,10 +76,11 @@ static const char but_the_first[] = HEAD "\t// .globl\tfirst\n"
                                          "\t.param .align 4 .b8 first_param_1[20],\n"
                                          "\t.param .u32 first_param_2,\n"
                                          "\t.param .u64 first_param_3\n"
+                                         "\t, .param .u64 first_ahead\n"
                                          ")\n"
                                          ".reqntid 64, 1, 1\n"
                                          "{\n"
-                                         "\t.reg .b64 \t%block;\n"
+                                         "\t.reg .b64 \t%block;\n" ASKS("first")
                                          "\t.reg .b64 \t%rd<9>;\n"
                                          "\tld.param.u64 \t%rd1, [first_param_0];\n"
                                          "\t// begin inline asm\n"
@@ -64,9 +96,10 @@ static const char but_the_first[] = HEAD "\t// .globl\tfirst\n"
                                          ".entry second(\n"
                                          "\t.param .u64 .ptr .global .align 16 second_block,\n"
                                          "\t.param .u64 .ptr .global .align 1 second_param_0\n"
+                                         "\t, .param .u64 second_ahead\n"
                                          ")\n"
                                          "{\n"
-                                         "\t.reg .b64 \t%block;\n"
+                                         "\t.reg .b64 \t%block;\n" ASKS("second")
                                          "\tld.param.u64 \t%rd1, [second_param_0];\n"
                                          "\tret;\n"
                                          "}\n";
@@ -89,9 +122,32 @@ Test(device_ptx, without_buffers_the_block_is_the_only_pointer) {
     char *changed = ist_ptx_in_block(two, 0);
     cr_assert_not_null(changed);
     cr_expect_eq(count(changed, ".ptr .global"), 2);
-    cr_expect_eq(count(changed, "add.s64"), 3);
-    cr_expect_not_null(strstr(changed, "\t.param .u64 second_param_0\n)\n"));
+    cr_expect_eq(count(changed, "_block];\n\tadd.s64 \t%rd"), 3);
+    cr_expect_not_null(strstr(changed, "\t.param .u64 second_param_0\n\t, .param .u64 second_ahead\n)\n"));
     free(changed);
+}
+
+/* Together the groups bring all that was asked for, and nothing beyond the buffer. */
+Test(device_ptx, groups_share_what_is_ahead) {
+    static const struct {
+        uint64_t at, end, size;
+        size_t groups;
+    } whole[] = {{0, 16, 4096, 1}, {256, 1000, 1 << 20, 7}, {1 << 20, 9 << 20, 1 << 26, 132}, {4096, 4097, 8192, 16}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        uint64_t word = ist_ptx_ahead(whole[i].at, whole[i].end, whole[i].size, whole[i].groups);
+        uint64_t at = word % (1ull << IST_PTX_PLACE_BITS) * 16,
+                 beyond = at + (word >> IST_PTX_PLACE_BITS) * 16 * whole[i].groups;
+        cr_expect_eq(at, whole[i].at, "%zu", i);
+        cr_expect(beyond >= whole[i].end && beyond <= whole[i].size, "%zu", i);
+    }
+    uint64_t last = ist_ptx_ahead(1024, 1600, 1600, 10); /* 36 units by 10 groups: three each are within, four not */
+    cr_expect_eq(last >> IST_PTX_PLACE_BITS, 3);
+    cr_expect_eq(ist_ptx_ahead(0, 0, 100, 4), 0, "nothing");
+    cr_expect_eq(ist_ptx_ahead(0, 64, 32, 4), 0, "beyond the buffer");
+    cr_expect_eq(ist_ptx_ahead(8, 64, 64, 4), 0, "not a multiple of 16");
+    cr_expect_eq(ist_ptx_ahead(0, 64, 64, 0), 0, "no groups");
+    cr_expect_eq(ist_ptx_ahead(1ull << 40, (1ull << 40) + 64, 1ull << 41, 1), 0, "a place that no word has room for");
+    cr_expect_eq(ist_ptx_ahead(0, 1ull << 29, 1ull << 30, 1), 0, "more than a word has room for");
 }
 
 /* `two` with its first `from` replaced. */
@@ -101,6 +157,15 @@ static char *with(const char *from, const char *to) {
     cr_assert_not_null(at);
     snprintf(text, sizeof text, "%.*s%s%s", (int)(at - two), two, to, at + strlen(from));
     return text;
+}
+
+/* GPUs before sm_90 do not know the instruction. */
+Test(device_ptx, older_targets_bring_nothing_into_the_cache) {
+    char *changed = ist_ptx_in_block(with(".target sm_90,", ".target sm_86,"), 0);
+    cr_assert_not_null(changed);
+    cr_expect_eq(count(changed, "_ahead\n)\n"), 2);
+    cr_expect_eq(count(changed, "prefetch"), 0);
+    free(changed);
 }
 
 Test(device_ptx, what_is_not_understood_is_refused) {

@@ -3,8 +3,11 @@
 #include "core/plan_internal.h"
 
 #include "base/mem.h"
+#include "device/ptx.h"
 
 #include <stdlib.h>
+
+enum { BESIDE = 4096 }; /* bytes: constants of one launch with no more between are one run */
 
 /* Where the pages from `page` on begin: behind those before it, which come first. */
 static size_t page_at(const ist_plan *p, size_t page) {
@@ -50,4 +53,49 @@ ist_status ist_plan_create_block(ist_plan *p, ist_error *err) {
     }
     IST_TRY(upload_pages(p, err));
     return zero_state(p, state, state_bytes, err);
+}
+
+/* ---- what launches bring into the device's cache ---- */
+
+/* The launch behind n on its lane, as ist_plan_replay_for has them; the number of launches: none. */
+static size_t next_of(const ist_plan *p, size_t n) {
+    if (ist_plan_branches(p) && (int)n + 1 == p->side) return (size_t)p->join;
+    if (ist_plan_branches(p) && (int)n + 1 == p->join) return (size_t)ist_plan_meet(p);
+    return n + 1;
+}
+
+static const ist_plan_buffer *constant(const ist_plan *p, const ist_arg *a) {
+    if (a->kind != IST_ARG_IN || !ist_has(a->tensor)) return NULL;
+    const ist_plan_buffer *b = ist_plan_buffer_of(p, a->tensor);
+    return b->home == IST_HOME_CONST ? b : NULL;
+}
+
+/* From the first to the last byte of the constants of launch n that lie beside its largest, the weights: what is recorded
+ * for one launch follows each other. None: the same place. */
+static void constants_of(const ist_plan *p, size_t n, size_t *at, size_t *end) {
+    const ist_launch *l = &p->nodes[n].launch;
+    *at = *end = 0;
+    for (int i = 0; i < l->arg_count; i++) {
+        const ist_plan_buffer *b = constant(p, &l->args[i]);
+        if (b && b->bytes > *end - *at) *at = b->at, *end = b->at + b->bytes;
+    }
+    for (int i = 0; i < l->arg_count; i++) {
+        const ist_plan_buffer *b = constant(p, &l->args[i]);
+        if (!b || b->at > *end + BESIDE || b->at + b->bytes + BESIDE < *at) continue;
+        if (b->at < *at) *at = b->at;
+        if (b->at + b->bytes > *end) *end = b->at + b->bytes;
+    }
+}
+
+ist_status ist_plan_set_block(ist_plan *p, size_t n, ist_error *err) {
+    const ist_launch *l = &p->nodes[n].launch;
+    cl_kernel kernel = p->nodes[n].kernel;
+    size_t groups = 1, at = 0, end = 0, next = next_of(p, n);
+    for (int i = 0; i < l->dims && i < 2; i++) groups *= l->global[i] / l->local[i];
+    if (next < p->node_count) constants_of(p, next, &at, &end);
+    cl_ulong ahead = ist_ptx_ahead(at, end, p->arena_at + p->arena_size.peak, groups);
+    cl_int code = clSetKernelArg(kernel, 0, sizeof p->block, &p->block);
+    if (code == CL_SUCCESS) code = clSetKernelArg(kernel, (cl_uint)l->arg_count + 1, sizeof ahead, &ahead);
+    if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), block", l->label, l->kernel);
+    return IST_OK;
 }

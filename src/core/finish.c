@@ -242,10 +242,7 @@ static ist_status create_kernel(ist_plan *p, size_t n, ist_error *err) {
         return st;
     }
     for (int i = 0; i < l->arg_count; i++) IST_TRY(set_arg(p, n, i, err));
-    if (ist_plan_in_block(p)) {
-        cl_int code = clSetKernelArg(p->nodes[n].kernel, 0, sizeof p->block, &p->block);
-        if (code != CL_SUCCESS) return ist_fail_cl(err, code, "clSetKernelArg", "%s (%s), block", l->label, l->kernel);
-    }
+    if (ist_plan_in_block(p)) IST_TRY(ist_plan_set_block(p, n, err));
     return text ? set_bases(p, n, err) : IST_OK;
 }
 

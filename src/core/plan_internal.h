@@ -113,6 +113,8 @@ ist_pages *ist_plan_new_page(ist_plan *plan, size_t bytes);
 size_t ist_plan_place_state(ist_plan *plan);
 /* For a plan in a block whose arena is placed: makes it and fills it (block.c), all but the arena. */
 ist_status ist_plan_create_block(ist_plan *plan, ist_error *err);
+/* Sets the arguments around node n's own: the block, and what the launch brings into the device's cache. */
+ist_status ist_plan_set_block(ist_plan *plan, size_t n, ist_error *err);
 void ist_plan_free_launch(ist_launch *launch);
 
 /* What identifies a launch's program; borrowed from it. */

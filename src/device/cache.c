@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CACHE_FORMAT "isthmus kernel 1"          /* 16 bytes; changes with the layout below */
+#define CACHE_FORMAT "isthmus kernel 2"          /* 16 bytes; changes with the layout below */
 #define BINARY_LIMIT ((size_t)256 * 1024 * 1024) /* no kernel comes near; a damaged length might */
 
 typedef struct cache_header {

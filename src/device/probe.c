@@ -1,5 +1,6 @@
 /* The probes and how one is run: see probe.h. */
 #include "device/probe.h"
+#include "device/ptx.h"
 
 #include "device/host_cpu.h"
 
@@ -259,12 +260,13 @@ typedef struct bench {
 } bench;
 
 static bool set_arguments(const bench *b, const struct probe *p, cl_kernel kernel) {
-    static const cl_ulong places[] = {0, BLOCK_WORD * sizeof(uint32_t)};
+    const cl_ulong places[] = {0, BLOCK_WORD * sizeof(uint32_t)};
+    const cl_ulong ahead = ist_ptx_ahead(0, sizeof b->words, sizeof b->words, p->global / p->local);
     if (p->expect != expect_ptx_block)
         return !clSetKernelArg(kernel, 0, sizeof b->out, &b->out) && !clSetKernelArg(kernel, 1, sizeof b->in, &b->in);
     return !clSetKernelArg(kernel, 0, sizeof b->in, &b->in) && !clSetKernelArg(kernel, 1, sizeof b->out, &b->out) &&
            !clSetKernelArg(kernel, 2, sizeof *places, &places[0]) &&
-           !clSetKernelArg(kernel, 3, sizeof *places, &places[1]);
+           !clSetKernelArg(kernel, 3, sizeof *places, &places[1]) && !clSetKernelArg(kernel, 4, sizeof ahead, &ahead);
 }
 
 /* Whether the kernel launches and returns what it must; *status is set when a crossing fails, the device's own fault.

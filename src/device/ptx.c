@@ -54,9 +54,10 @@ char *ist_ptx_stopped(const char *source) {
     return NULL;
 }
 
-enum { NAME_SIZE = 128, MOST_ARGUMENTS = 8 * sizeof(unsigned) };
+enum { NAME_SIZE = 128, MOST_ARGUMENTS = 8 * sizeof(unsigned), FIRST_THAT_ASKS = 90 /* sm_90 */ };
 
 typedef struct entry {
+    bool asks;            /* for what is ahead: the target knows the instruction */
     char name[NAME_SIZE]; /* of the kernel; "" outside of one */
     int arguments;
     unsigned inside; /* arguments that are places in the block */
@@ -72,7 +73,7 @@ static const char *within(const char *line, size_t length, const char *word) {
 static bool begin_entry(entry *e, const char *line, size_t length, FILE *out) {
     const char *at = within(line, length, ".entry ");
     if (!at) return true;
-    *e = (entry){.part = ARGUMENTS};
+    *e = (entry){.asks = e->asks, .part = ARGUMENTS};
     if (line[length - 1] != '(' || sscanf(at, ".entry %127[^( \t\n]", e->name) != 1) return false;
     fprintf(out, "\t.param .u64 .ptr .global .align 16 %s_block,\n", e->name);
     return true;
@@ -82,7 +83,7 @@ static bool begin_entry(entry *e, const char *line, size_t length, FILE *out) {
 static bool argument(entry *e, unsigned buffers, const char *line, size_t length, FILE *out) {
     if (*line == ')') {
         e->part = BEFORE_BODY;
-        fputs(")\n", out);
+        fprintf(out, "\t, .param .u64 %s_ahead\n)\n", e->name);
         return e->arguments > 0;
     }
     if (!within(line, length, ".param ") || e->arguments == MOST_ARGUMENTS) return false;
@@ -94,6 +95,42 @@ static bool argument(entry *e, unsigned buffers, const char *line, size_t length
     }
     e->arguments++;
     return true;
+}
+
+/* The beginning of a body: the first work-item of each group asks for the group's part of what is ahead. */
+static void begin_body(const entry *e, FILE *out) {
+    fputs("\t.reg .b64 \t%block;\n", out);
+    if (!e->asks) return;
+    fprintf(out,
+            "\t{\n"
+            "\t.reg .b32 \t%%group, %%groups, %%item, %%size;\n"
+            "\t.reg .b64 \t%%word, %%bytes, %%place;\n"
+            "\t.reg .pred \t%%other;\n"
+            "\tmov.u32 \t%%item, %%tid.x;\n"
+            "\tmov.u32 \t%%group, %%tid.y;\n"
+            "\tor.b32 \t%%item, %%item, %%group;\n"
+            "\tsetp.ne.u32 \t%%other, %%item, 0;\n"
+            "\t@%%other bra \t$L_%s_asked;\n"
+            "\tld.param.u64 \t%%word, [%s_ahead];\n"
+            "\tshr.u64 \t%%bytes, %%word, %d;\n"
+            "\tshl.b64 \t%%bytes, %%bytes, 4;\n"
+            "\tsetp.eq.u64 \t%%other, %%bytes, 0;\n"
+            "\t@%%other bra \t$L_%s_asked;\n"
+            "\tmov.u32 \t%%group, %%ctaid.y;\n"
+            "\tmov.u32 \t%%groups, %%nctaid.x;\n"
+            "\tmov.u32 \t%%item, %%ctaid.x;\n"
+            "\tmad.lo.s32 \t%%group, %%group, %%groups, %%item;\n"
+            "\tcvt.u32.u64 \t%%size, %%bytes;\n"
+            "\tmul.wide.u32 \t%%bytes, %%group, %%size;\n"
+            "\tld.param.u64 \t%%block, [%s_block];\n"
+            "\tadd.s64 \t%%bytes, %%bytes, %%block;\n"
+            "\tand.b64 \t%%place, %%word, %llu;\n"
+            "\tshl.b64 \t%%place, %%place, 4;\n"
+            "\tadd.s64 \t%%place, %%place, %%bytes;\n"
+            "\tcp.async.bulk.prefetch.L2.global \t[%%place], %%size;\n"
+            "$L_%s_asked:\n"
+            "\t}\n",
+            e->name, e->name, IST_PTX_PLACE_BITS, e->name, e->name, (1ull << IST_PTX_PLACE_BITS) - 1, e->name);
 }
 
 /* A line of the body: what names an argument inside the block must be a load of it. */
@@ -116,7 +153,9 @@ static bool statement(entry *e, const char *line, size_t length, FILE *out) {
 
 static bool change(const char *text, unsigned buffers, FILE *out) {
     entry e = {.part = OUTSIDE};
-    int kernels = 0;
+    int kernels = 0, number = 0;
+    const char *at = strstr(text, "\n.target sm_");
+    e.asks = at && sscanf(at, "\n.target sm_%d", &number) == 1 && number >= FIRST_THAT_ASKS;
     for (const char *line = text; *line;) {
         size_t length = strcspn(line, "\n");
         bool good = true;
@@ -127,7 +166,7 @@ static bool change(const char *text, unsigned buffers, FILE *out) {
         } else {
             fprintf(out, "%.*s\n", (int)length, line);
             if (e.part == BEFORE_BODY && *line == '{') {
-                fputs("\t.reg .b64 \t%block;\n", out);
+                begin_body(&e, out);
                 e.part = BODY;
             } else if (e.part == OUTSIDE) {
                 good = begin_entry(&e, line, length, out);

@@ -18,7 +18,7 @@ static uint8_t *with_header(const uint8_t *data, size_t size) {
     uint64_t words[4] = {key.hash[0], key.hash[1], size, ist_fnv(IST_FNV_OFFSET, data, size)};
     uint8_t *file = malloc(HEADER + size);
     if (!file) return NULL;
-    memcpy(file, "isthmus kernel 1", 16);
+    memcpy(file, "isthmus kernel 2", 16);
     memcpy(file + 16, words, sizeof words);
     memcpy(file + HEADER, data, size);
     return file;
