@@ -5,7 +5,9 @@
  * such instructions stand in the PTX as comments (cl/nvidia/wgmma.cl); when a program's PTX has any, its target is
  * changed and the comments become instructions.
  *
- * One buffer for many (ptx.h): the lines that declare an argument and that load it are the only ones that name it. */
+ * One buffer for many (ptx.h): the lines that declare an argument and that load it are the only ones that name it.
+ *
+ * Ahead (ptx.h): a kernel's body begins with what asks for the next launch's constants. */
 #define _GNU_SOURCE /* memmem */
 #include "device/ptx.h"
 #include "device/state.h"
