@@ -61,21 +61,23 @@ Test(conv_mma, results_in_place) {
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a
- * warpgroup with a step under way beside another's, filters of 2x2. */
+ * warpgroup with a step under way beside another's, filters of 2x2, two warpgroups that share the steps of a tile. */
 Test(conv_mma, warpgroups) {
     const convtest_shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}},
         {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_RELU, .lab = true, .before = true, .up2 = true, .after = true}},
         {1, 11, 13, 136, 48, 1, 1, 0, 1, {.act = IST_ACT_GELU}},
         {1, 5, 3, 64, 24, 2, 1, 0, 1, {.act = IST_ACT_NONE}},
+        {1, 7, 9, 64, 88, 3, 1, 1, 1, {.act = IST_ACT_SILU, .lab = true, .before = true, .after = true}},
     };
-    static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128", "wg_64x64"};
+    static const char *const names[] = {"wg_128x64", "wg_128x96", "wg_256x128", "wg_64x64", "wg_64x96"};
     for (unsigned i = 0; i < (optest_small() ? 1 : sizeof shapes / sizeof shapes[0]); i++)
         convtest_check(convtest_variant(names[i]), &shapes[i], -1, 30 + i);
 }
 
 /* One addend, which comes with the last steps of the product: where there are fewer steps than are under way and more,
- * of half the size, one for all images, behind the limit, of so few groups that more steps are under way. */
+ * of half the size, one for all images, behind the limit, of so few groups that more steps are under way and two
+ * warpgroups share them: an odd number, and an even one that is more than find room. */
 Test(conv_mma, warpgroups_one_addend) {
     const struct {
         const char *variant;
@@ -89,6 +91,7 @@ Test(conv_mma, warpgroups_one_addend) {
         {"wg_64x128", {2, 8, 12, 64, 24, 3, 2, 1, 1, {.act = IST_ACT_GELU, .before = true, .up2 = true}}, -1},
         {"wg_256x64", {1, 10, 13, 136, 40, 1, 1, 0, 1, {.act = IST_ACT_NONE, .after = true}}, -1},
         {"wg_64x64", {1, 6, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .after = true}}, -1},
+        {"wg_64x64", {1, 5, 7, 712, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU, .before = true}}, -1},
     };
     for (unsigned i = 0; i < (optest_small() ? 2 : sizeof cases / sizeof cases[0]); i++)
         convtest_check(convtest_variant(cases[i].variant), &cases[i].shape, cases[i].limit, 94 + i);

@@ -11,20 +11,29 @@
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
  * come while these are multiplied; 1: there are no more than 64.
  *
+ * SHARES 2 (with GROUPS 1, neither PATCHES nor TOP; STAGES even): two warpgroups share a tile's steps. Each has its own
+ * places in local memory and waits for its own copies, since what a step does one after the other (waits, meets,
+ * multiplies, asks for more) holds up a group that has a unit to itself. At the end each finishes half of the channels.
+ *
  * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block. TOP, for POINT: the channels
  * of the first TOP steps are those of `before`, a map of half the extents that is upsampled (nearest).
  *
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out);
  * channels of the result and of addends in whole parts of 16 bytes. */
-#define THREADS (128 * GROUPS)
+#ifndef SHARES
+#define SHARES 1
+#endif
+#define TEAM    (128 * GROUPS) /* work-items of a step */
+#define THREADS (TEAM * SHARES)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64
 #define PARTS   8 /* 16-byte parts of a row in local memory */
-#define PASS    (THREADS / PARTS)
+#define PASS    (TEAM / PARTS)
 #define PASSES  (BM / PASS)
 #define NI      (BN / 8)
-#define LATER   (STAGES - 1 - FLIGHT) /* steps from a copy to its products */
+#define OURS    (NI / SHARES) /* column blocks that a warpgroup finishes */
+#define LATER   (STAGES - SHARES * (1 + FLIGHT)) /* steps from a copy to its products */
 #ifdef PATCHES
 #define TAPS       9
 #define SQUARES    (BM / 64)
@@ -45,7 +54,7 @@
 #define SQUARE_AT  512
 #endif
 #define B_PARTS  (BN * 8)
-#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
+#define B_COPIES ((B_PARTS + TEAM - 1) / TEAM)
 #define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results */
 #if defined(BEFORE) && defined(AFTER)
 #define AFTER_AT RESULTS /* the addend behind the activation lies behind the other one */
@@ -59,6 +68,9 @@
 #else
 #define RESULTS_AT 0
 #endif
+/* Sums that the warpgroups hand each other lie behind the biases: [receiver][block][column block][work-item]. */
+#define SUMS_AT    (MAIN_BYTES + BN * 4)
+#define SUMS_BYTES (SHARES > 1 ? BM * BN * 4 : 0)
 #define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
 
 #ifdef PATCHES
@@ -108,16 +120,16 @@
 #define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
     do {                                                                                                               \
         int at = from_w + (STEP)*step_size;                                                                            \
-        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS) \
-            COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + i * THREADS),                                   \
-                   id + i * THREADS < real_w ? 16 : 0);                                                                \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % TEAM == 0 || me + i * TEAM < B_PARTS) \
+            COPY16(to_b + (SLOT)*STAGE + i * (TEAM * 16), w + (at + i * TEAM),                                   \
+                   me + i * TEAM < real_w ? 16 : 0);                                                                \
     } while (0)
 
 /* The tile's pixels of an addend, in rows, to local memory; FLAGS as `place` wants them. */
-#define COPY_ADDEND(TO, FROM, LD, C0, FLAGS)                                                                           \
+#define COPY_ADDEND(TO, FROM, LD, C0, FLAGS, who, count)                                                               \
     do {                                                                                                               \
         const int flags = FLAGS;                                                                                       \
-        _Pragma("unroll 4") for (int k = id; k < RESULTS; k += THREADS) {                                              \
+        _Pragma("unroll 4") for (int k = (who); k < RESULTS; k += (count)) {                                            \
             const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8;                                     \
             const int p = clamp(ROW_PIXEL(r), 0, all - 1);                                                             \
             const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
@@ -125,17 +137,17 @@
         }                                                                                                              \
     } while (0)
 #ifdef BEFORE
-#define COPY_BEFORE(to)                                                                                                \
-    COPY_ADDEND(to, before, epi.before_ld, epi.before_c0, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE))
+#define COPY_BEFORE(to, who, count)                                                                                    \
+    COPY_ADDEND(to, before, epi.before_ld, epi.before_c0, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), who, count)
 #else
-#define COPY_BEFORE(to)
+#define COPY_BEFORE(to, who, count)
 #endif
 #ifdef AFTER
-#define COPY_AFTER(to)                                                                                                 \
+#define COPY_AFTER(to, who, count)                                                                                     \
     COPY_ADDEND((to) + AFTER_AT * 16, after, epi.after_ld, epi.after_c0,                                               \
-                epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0)
+                epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, who, count)
 #else
-#define COPY_AFTER(to)
+#define COPY_AFTER(to, who, count)
 #endif
 
 #ifdef PATCHES
@@ -152,8 +164,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
      conv_wgmma_args arg) {
     const conv_shape shape = arg.shape;
     const epilogue_args epi = arg.epi;
-    __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later sums, and the bias; from a multiple of 1024 */
-    const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
+    __local uint4 memory[(SUMS_AT + SUMS_BYTES) / 16 + 64]; /* stages, later results, bias, sums; from a multiple of 1024 */
+    const int id = get_local_id(0), share = SHARES > 1 ? WARP_UNIFORM(id / TEAM) : 0, me = id - share * TEAM;
+    const int lane = me & 31, warp = me >> 5;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
     const int group = get_group_id(0);
@@ -162,10 +175,10 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int items = min(shape.items, *limit), rows = items * shape.y_h * shape.y_w, end = arg.steps;
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
-    const int part = id % PARTS, first = id / PARTS;
-    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
+    const int part = me % PARTS, first = me / PARTS;
+    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + me * 16;
     const int step_size = arg.blocks * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
-    const int from_w = block0 * (16 * PARTS) + id;
+    const int from_w = block0 * (16 * PARTS) + me;
 #ifdef PATCHES
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
@@ -212,7 +225,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     COPY_PATCHES(0, 0, PATCH_PASSES);
 #endif
 #pragma unroll 1
-    for (int s = 0; s < LATER; s++) {
+    for (int s = share; s < LATER; s += SHARES) {
         if (s < end) {
             COPY_WEIGHTS(s, s);
 #ifndef PATCHES
@@ -246,20 +259,26 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * 64 * 128));
 #endif
     const matrix_at from_b = MATRIX_AT(shared + A_BYTES);
-    int slot = 0, to = LATER; /* of the step, and of the one that is copied meanwhile */
-    for (int step = 0; step < end; step++) {
+    int slot = share, to = share + LATER; /* of the step, and of the one that is copied meanwhile */
+    const int turns = GROUP_TURNS((end - share + SHARES - 1) / SHARES, (end + SHARES - 1) / SHARES);
+    for (int turn = 0, step = share; turn < turns; turn++, step += SHARES) {
         COPY_WAIT(AHEAD);
         GROUP_PUBLISH();
 #if FLIGHT == 0
         GROUP_WAIT(0);
 #endif
+#if SHARES > 1
+        GROUP_BARRIER(share);
+#else
         barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 #ifdef PATCHES
         const int a_at = (block & 1) * (BUFFER / 16) + (tap / 3 * PATCH_LINE + tap % 3) * 8;
 #else
         const int a_at = slot * (STAGE / 16);
 #endif
-        GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
+        if (GROUP_OWN_TURN(step < end))
+            GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
         if (step + LATER < end) {
             COPY_WEIGHTS(step + LATER, to);
 #ifndef PATCHES
@@ -267,9 +286,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
         }
 #ifdef EARLY
-        if (step == max(end - LATER, 0)) {
-            COPY_BEFORE(shared + RESULTS_AT);
-            COPY_AFTER(shared + RESULTS_AT);
+        if (step == max(end - LATER, end % SHARES)) { /* by the warpgroup whose place that is */
+            COPY_BEFORE(shared + RESULTS_AT, me, TEAM);
+            COPY_AFTER(shared + RESULTS_AT, me, TEAM);
         }
 #endif
 #ifdef PATCHES
@@ -283,17 +302,31 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #if FLIGHT == 1
         GROUP_WAIT(1);
 #endif
-        slot = slot == STAGES - 1 ? 0 : slot + 1;
-        to = to == STAGES - 1 ? 0 : to + 1;
+        slot = slot >= STAGES - SHARES ? slot - (STAGES - SHARES) : slot + SHARES;
+        to = to >= STAGES - SHARES ? to - (STAGES - SHARES) : to + SHARES;
     }
     GROUP_WAIT(0);
     COPY_WAIT(0);
+#if SHARES > 1
+    __local float4 *const sums = (__local float4 *)(main + SUMS_AT / 16) + me;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+        for (int j = 0; j < OURS; j++) {
+            const float4 low = (float4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
+            const float4 high =
+                (float4)(acc[i][OURS + j][0], acc[i][OURS + j][1], acc[i][OURS + j][2], acc[i][OURS + j][3]);
+            const float4 own = share ? high : low;
+            sums[(((1 - share) * EACH + i) * OURS + j) * TEAM] = share ? low : high;
+            acc[i][j][0] = own.x, acc[i][j][1] = own.y, acc[i][j][2] = own.z, acc[i][j][3] = own.w;
+        }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Results are made from fragments and leave local memory in rows. */
 #if (defined(BEFORE) || defined(AFTER)) && !defined(EARLY)
-    COPY_BEFORE(shared + RESULTS_AT);
-    COPY_AFTER(shared + RESULTS_AT);
+    COPY_BEFORE(shared + RESULTS_AT, id, THREADS);
+    COPY_AFTER(shared + RESULTS_AT, id, THREADS);
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -304,11 +337,16 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll
     for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < NI; j++) {
-            const float2 b = biases[j * 4];
+        for (int j = 0; j < OURS; j++) {
+            const int column = share * OURS + j;
+            const float2 b = biases[column * 4];
+#if SHARES > 1
+            const float4 more = sums[((share * EACH + i) * OURS + j) * TEAM];
+            acc[i][j][0] += more.x, acc[i][j][1] += more.y, acc[i][j][2] += more.z, acc[i][j][3] += more.w;
+#endif
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int at = RESULT_PART(row + i * 64 + h * 8, j) / 4 + lane % 4;
+                const int at = RESULT_PART(row + i * 64 + h * 8, column) / 4 + lane % 4;
                 float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + b;
 #ifdef BEFORE
                 v += floats_of(words[at]);

@@ -36,6 +36,7 @@ typedef struct layout {
     int patches;                          /* as in cl/nvidia/conv_wgmma.cl; 0: each tap's pixels are copied */
     int wide, high;                       /* squares of a line and of a column of the map */
     int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
+    int shares;                           /* warpgroups that share a tile's steps */
 } layout;
 
 /* Of so many bytes of steps; two tiles of results and addends fit in any case. */
@@ -52,7 +53,7 @@ static int side_by_side(int local) {
 static layout layout_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     enum { STAGES = 4 };
     int bm = r->mr, bn = r->nv * r->vl, step = (bm + bn) * BK * 2;
-    layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE), .stages = r->stages};
+    layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE), .stages = r->stages, .shares = 1};
     bool fills = l.wide * l.high * (SIDE * SIDE) <= 1.1 * q->oh * q->ow;
     if (ist_conv_keeps_extents(q) && fills && bm % (2 * SIDE * SIDE) == 0) {
         int patches = q->f.in > BK ? 2 : 1, pixels = bm / (SIDE * SIDE) * PATCH_ROWS * (BK * 2 + 4);
@@ -152,14 +153,18 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
 
 /* As many steps in local memory as find room, where each group has a compute unit to itself and there are steps enough
  * for it to matter: more copies are under way. Not of patches, nor of the tile with which whole networks lost by it
- * (perf/notes/gpu_convolutions). */
-static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
-    enum { LEAST = 6, PIXELS = 128, CHANNELS = 96 };
+ * (perf/notes/gpu_convolutions). Tiles of one warpgroup have two then, which share the steps; not those whose first
+ * steps come from a source more (`top`). */
+static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, bool top, layout *l) {
+    enum { LEAST = 6, PIXELS = 128, CHANNELS = 96, ALONE = 64 };
     const int bn = r->nv * r->vl, groups = l->row_tiles * ist_div_up(q->f.out, bn);
     const int deep = (MOST_BYTES - SPARE_BYTES) / l->copies;
     if (l->patches || groups > ist_plan_units(p) || ist_conv_wgmma_steps(q) < LEAST || deep < LEAST) return;
     if (r->mr == PIXELS && bn == CHANNELS) return;
     l->stages = deep, l->local = local_bytes(r, deep * l->copies);
+    const int sums = r->mr * bn * (int)sizeof(float), places = (MOST_BYTES - SPARE_BYTES - sums) / l->copies / 2 * 2;
+    if (r->mr != ALONE || r->warps_k || top || places < LEAST) return;
+    l->shares = 2, l->stages = places, l->local = local_bytes(r, places * l->copies + sums);
 }
 
 /* `reuse`: of a 1x1 convolution's rows. `top_steps`: of what comes from the addend, which is a source then. */
@@ -167,17 +172,18 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                    int top_steps) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
-    deepen(p, r, q, &l);
+    deepen(p, r, q, top_steps > 0, &l);
     char patches[24] = "";
     if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d", l.patches);
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines =
         ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
-                       r->warps_n, l.stages, r->warps_k, l.stages - 2 - r->warps_k, (int)q->o->epi.act,
+                       r->warps_n, l.stages, r->warps_k, l.stages / l.shares - 2 - r->warps_k, (int)q->o->epi.act,
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
+    if (l.shares > 1) ist_defines_add(&defines, " -DSHARES=%d", l.shares);
     if (top_steps)
         ist_defines_add(&defines, " -DTOP=%d", top_steps);
     else
@@ -203,7 +209,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                         .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts+portable/left_out",
                         .defines = defines.text,
                         .groups = l.row_tiles * col_tiles,
-                        .items = r->items,
+                        .items = r->items * l.shares,
                         .weights = weights,
                         .bias = bias,
                         .content = reuse->content,
