@@ -68,10 +68,10 @@
 #else
 #define RESULTS_AT 0
 #endif
+#define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
 /* Sums that the warpgroups hand each other lie behind the biases: [receiver][block][column block][work-item]. */
 #define SUMS_AT    (MAIN_BYTES + BN * 4)
 #define SUMS_BYTES (SHARES > 1 ? BM * BN * 4 : 0)
-#define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
 
 #ifdef PATCHES
 /* Passes FIRST .. FIRST + COUNT over the pixels of 64 channels. */
@@ -120,16 +120,16 @@
 #define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
     do {                                                                                                               \
         int at = from_w + (STEP)*step_size;                                                                            \
-        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % TEAM == 0 || me + i * TEAM < B_PARTS) \
-            COPY16(to_b + (SLOT)*STAGE + i * (TEAM * 16), w + (at + i * TEAM),                                   \
-                   me + i * TEAM < real_w ? 16 : 0);                                                                \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % TEAM == 0 || me + i * TEAM < B_PARTS)       \
+            COPY16(to_b + (SLOT)*STAGE + i * (TEAM * 16), w + (at + i * TEAM),                                         \
+                   me + i * TEAM < real_w ? 16 : 0);                                                                   \
     } while (0)
 
 /* The tile's pixels of an addend, in rows, to local memory; FLAGS as `place` wants them. */
 #define COPY_ADDEND(TO, FROM, LD, C0, FLAGS, who, count)                                                               \
     do {                                                                                                               \
         const int flags = FLAGS;                                                                                       \
-        _Pragma("unroll 4") for (int k = (who); k < RESULTS; k += (count)) {                                            \
+        _Pragma("unroll 4") for (int k = (who); k < RESULTS; k += (count)) {                                           \
             const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8;                                     \
             const int p = clamp(ROW_PIXEL(r), 0, all - 1);                                                             \
             const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
