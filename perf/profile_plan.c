@@ -150,14 +150,18 @@ int main(int argc, char **argv) {
     totals t = {0};
     int repeats = REPEATS;
     bool series = false;
-    if (argc > 2 && !strcmp(argv[1], "--repeats")) {
-        repeats = atoi(argv[2]) > 0 ? atoi(argv[2]) : REPEATS;
-        argc -= 2, argv += 2;
+    int kept = 1; /* arguments that are the plan's, in order */
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--repeats") && i + 1 < argc) {
+            repeats = atoi(argv[++i]) > 0 ? atoi(argv[i]) : REPEATS;
+        } else if (!strcmp(argv[i], "--series")) {
+            series = true;
+        } else {
+            argv[kept++] = argv[i];
+        }
     }
-    if (argc > 1 && !strcmp(argv[1], "--series")) {
-        series = true;
-        argc--, argv++;
-    }
+    argv[kept] = NULL;
+    argc = kept;
     if (!model_plan_arguments(argc, argv, &options)) return 2;
     options.apart = !series;
     ist_status status = model_plan_open(&options, &m, &err);
