@@ -77,7 +77,7 @@ Test(conv_mma, warpgroups) {
 
 /* One addend, which comes with the last steps of the product: where there are fewer steps than are under way and more,
  * of half the size, one for all images, behind the limit, of so few groups that more steps are under way and two
- * warpgroups share them: an odd number, and an even one that is more than find room. */
+ * warpgroups, or two pairs, share them: an odd number, and an even one that is more than find room. */
 Test(conv_mma, warpgroups_one_addend) {
     const struct {
         const char *variant;
@@ -92,19 +92,34 @@ Test(conv_mma, warpgroups_one_addend) {
         {"wg_256x64", {1, 10, 13, 136, 40, 1, 1, 0, 1, {.act = IST_ACT_NONE, .after = true}}, -1},
         {"wg_64x64", {1, 6, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU, .after = true}}, -1},
         {"wg_64x64", {1, 5, 7, 712, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU, .before = true}}, -1},
+        {"wg_128x64", {1, 11, 13, 520, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU, .after = true}}, -1},
     };
     for (unsigned i = 0; i < (optest_small() ? 2 : sizeof cases / sizeof cases[0]); i++)
         convtest_check(convtest_variant(cases[i].variant), &cases[i].shape, cases[i].limit, 94 + i);
 }
 
 /* Warpgroups whose pixels are squares with what lies around them: of two images in one tile, and one square too few;
- * blocks of channels in turn, with addends. */
+ * blocks of channels in turn, with addends. More groups than a small CPU has units, so that blocks take turns. */
 Test(conv_mma, warpgroups_patches) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .up2 = true, .after = true};
-    convtest_check(convtest_variant("wg_128x64"), &(convtest_shape){2, 8, 16, 128, 24, 3, 1, 1, 1, extras}, -1, 40);
+    convtest_check(convtest_variant("wg_128x64"), &(convtest_shape){2, 16, 16, 128, 24, 3, 1, 1, 1, extras}, -1, 40);
     if (optest_small()) return;
     convtest_check(convtest_variant("wg_256x64"),
-                   &(convtest_shape){3, 15, 8, 64, 24, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, -1, 41);
+                   &(convtest_shape){5, 15, 8, 64, 72, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, -1, 41);
+}
+
+/* Few enough groups that each keeps the squares of all blocks of channels, and twice the warpgroups share the steps: an
+ * odd number of blocks, of squares that end beyond the map; two squares, one of them of the next image, behind a limit;
+ * one block; two squares of a warpgroup, whose steps nobody shares. */
+Test(conv_mma, warpgroups_kept_patches) {
+    const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .after = true};
+    convtest_check(convtest_variant("wg_64x64"), &(convtest_shape){1, 8, 15, 192, 40, 3, 1, 1, 1, extras}, -1, 42);
+    if (optest_small()) return;
+    convtest_check(convtest_variant("wg_128x96"),
+                   &(convtest_shape){3, 7, 8, 128, 88, 3, 1, 1, 1, {.act = IST_ACT_RELU, .after = true}}, 2, 43);
+    convtest_check(convtest_variant("wg_64x96"), &(convtest_shape){1, 8, 8, 64, 24, 3, 1, 1, 1, {.lab = true}}, -1, 44);
+    convtest_check(convtest_variant("wg_256x64"),
+                   &(convtest_shape){1, 16, 24, 128, 56, 3, 1, 1, 1, {.act = IST_ACT_SILU}}, -1, 45);
 }
 
 /* Images of `pixels` with which each group of a GPU has more than two tiles of 128 pixels; at least `least`. */

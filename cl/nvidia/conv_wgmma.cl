@@ -9,11 +9,13 @@
  *
  * PATCHES, for 3x3 convolutions that keep the extents: 64 pixels are eight lines of eight, and the 10 x 10 in and around them
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
- * come while these are multiplied; 1: there are no more than 64.
+ * come while these are multiplied; 1: there are no more than 64. With KEPT there is a place for each 64 channels, so that
+ * all of them are asked for at the beginning and steps of weights alone fill the places.
  *
- * SHARES 2 (with GROUPS 1, neither PATCHES nor TOP; STAGES even): two warpgroups share a tile's steps. Each has its own
- * places in local memory and waits for its own copies, since what a step does one after the other (waits, meets,
- * multiplies, asks for more) holds up a group that has a unit to itself. At the end each finishes half of the channels.
+ * SHARES 2 (with FLIGHT 0, EACH 1, not with TOP, nor with PATCHES that are not KEPT; STAGES even): twice the warpgroups, of
+ * which each half takes every other step. A half has its own places in local memory and waits for its own copies, since what
+ * a step does one after the other (waits, meets, multiplies, asks for more) holds up a group that has a unit to itself. At
+ * the end each finishes half of the channels.
  *
  * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block. TOP, for POINT: the channels
  * of the first TOP steps are those of `before`, a map of half the extents that is upsampled (nearest).
@@ -39,11 +41,19 @@
 #define SQUARES    (BM / 64)
 #define PATCH_LINE 10
 #define PATCH_ROWS (PATCH_LINE * PATCH_LINE)
-#define BUFFER     (SQUARES * PATCH_ROWS * 128) /* a multiple of 1024: SQUARES is even */
+#define BUFFER     ((SQUARES * PATCH_ROWS * 128 + 1023) / 1024 * 1024)
 #define A_BYTES    (PATCHES * BUFFER)
 #define STAGE      (BN * 128)
 #define TILES_BYTES (A_BYTES + STAGES * STAGE)
-#define PATCH_PASSES ((SQUARES * PATCH_ROWS + PASS - 1) / PASS)
+#define PATCH_PASS   (THREADS / PARTS)
+#define PATCH_PASSES ((SQUARES * PATCH_ROWS + PATCH_PASS - 1) / PATCH_PASS)
+#ifdef KEPT
+#define BUFFER_OF(block) ((block)*BUFFER)
+/* Whether step `first` or the other half's behind it is the first one of its patches. */
+#define BEGINS_BLOCK(first) ((first) % TAPS == 0 || ((first) % TAPS == TAPS - 1 && (first) + 1 < end))
+#else
+#define BUFFER_OF(block) (((block)&1) * BUFFER)
+#endif
 #define SLICES     (TAPS - LATER) /* steps in which the next patches are copied: not a block's first, which others may read */
 #define SLICE      ((PATCH_PASSES + SLICES - 1) / SLICES) /* passes of each */
 #define SQUARE_AT  (PATCH_ROWS * 8) /* from a square's rows to the next one's, as nvidia/wgmma counts */
@@ -78,10 +88,10 @@
 #define COPY_PATCHES(BLOCK, FIRST, COUNT)                                                                              \
     do {                                                                                                               \
         _Pragma("unroll") for (int i = 0; i < (COUNT); i++) {                                                          \
-            int row = first + ((FIRST) + i) * PASS;                                                                    \
+            int row = patch_first + ((FIRST) + i) * PATCH_PASS;                                                        \
             if (row < SQUARES * PATCH_ROWS) {                                                                          \
                 int p = pixels[row];                                                                                   \
-                COPY16(to_a + ((BLOCK)&1) * BUFFER + ((FIRST) + i) * (PASS * 128),                                     \
+                COPY16(to_patch + BUFFER_OF(BLOCK) + ((FIRST) + i) * (PATCH_PASS * 128),                               \
                        x + (max(p, 0) * shape.x_ld + shape.x_c0 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);            \
             }                                                                                                          \
         }                                                                                                              \
@@ -180,6 +190,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int step_size = arg.blocks * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
     const int from_w = block0 * (16 * PARTS) + me;
 #ifdef PATCHES
+    const int patch_first = id / PARTS; /* by all warpgroups */
+    const uint to_patch = shared + patch_first * 128 + ((part ^ (patch_first & 7)) << 4);
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
         const int square = row_tile * SQUARES + i / PATCH_ROWS, n = divided(square, arg.by_squares);
@@ -232,6 +244,9 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
             COPY_PIXELS(s, s);
 #endif
         }
+#ifdef KEPT
+        if (s / SHARES + 1 < PATCHES) COPY_PATCHES(s / SHARES + 1, 0, PATCH_PASSES);
+#endif
         COPY_COMMIT();
     }
 #ifdef PATCHES
@@ -254,7 +269,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 
 #ifdef PATCHES
     const matrix_at from_a = MATRIX_AT_PITCH(shared + warp / 4 * (EACH * PATCH_ROWS * 128), PATCH_LINE * 8);
-    int block = 0, tap = 0;
+    int block = 0, tap = share;
 #else
     const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * 64 * 128));
 #endif
@@ -268,12 +283,17 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         GROUP_WAIT(0);
 #endif
 #if SHARES > 1
-        GROUP_BARRIER(share);
+#ifdef KEPT
+        if (BEGINS_BLOCK(turn * SHARES))
+            barrier(CLK_LOCAL_MEM_FENCE); /* what both halves have copied */
+        else
+#endif
+            GROUP_BARRIER(share, TEAM);
 #else
         barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 #ifdef PATCHES
-        const int a_at = (block & 1) * (BUFFER / 16) + (tap / 3 * PATCH_LINE + tap % 3) * 8;
+        const int a_at = BUFFER_OF(block) / 16 + (tap / 3 * PATCH_LINE + tap % 3) * 8;
 #else
         const int a_at = slot * (STAGE / 16);
 #endif
@@ -292,11 +312,13 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         }
 #endif
 #ifdef PATCHES
-#if PATCHES > 1
+#ifdef KEPT
+        if (turn + LATER / SHARES + 1 < PATCHES) COPY_PATCHES(turn + LATER / SHARES + 1, 0, PATCH_PASSES);
+#elif PATCHES > 1
         if (tap > 0 && tap <= SLICES && (block + 1) * TAPS < end) COPY_PATCHES(block + 1, (tap - 1) * SLICE, SLICE);
 #endif
-        block += tap == TAPS - 1;
-        tap = tap == TAPS - 1 ? 0 : tap + 1;
+        block += tap >= TAPS - SHARES;
+        tap = tap >= TAPS - SHARES ? tap - (TAPS - SHARES) : tap + SHARES;
 #endif
         COPY_COMMIT();
 #if FLIGHT == 1

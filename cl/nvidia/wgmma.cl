@@ -31,8 +31,8 @@ typedef ulong matrix_at;
 #define GROUP_WAIT(n)  GROUP_WAIT_(n)
 /* What this work-item wrote to local memory is there for the products of who passes the next barrier. */
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
-/* A barrier of the warpgroup with this number in its work-group; all warpgroups must have as many. */
-#define GROUP_BARRIER(number) __asm__ volatile("bar.sync %0, 128;" ::"r"((number) + 1) : "memory")
+/* A barrier of `items` work-items, whole warpgroups, of which the work-group's are the `number`th; all must have as many. */
+#define GROUP_BARRIER(number, items) __asm__ volatile("bar.sync %0, %1;" ::"r"((number) + 1), "n"(items) : "memory")
 /* The work-items of a warp see what they wrote to local memory. */
 #define WARP_MEETS() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 /* How often a warpgroup passes its own barriers: `own`; `all` where they are those of the work-group. Then it makes turns
@@ -247,7 +247,7 @@ typedef uint matrix_at;
 #define GROUP_COMMIT()
 #define GROUP_WAIT(n)
 #define GROUP_PUBLISH()
-#define GROUP_BARRIER(number) barrier(CLK_LOCAL_MEM_FENCE)
+#define GROUP_BARRIER(number, items) barrier(CLK_LOCAL_MEM_FENCE)
 #define WARP_MEETS()          barrier(CLK_LOCAL_MEM_FENCE)
 #define GROUP_TURNS(own, all) (all)
 #define GROUP_OWN_TURN(is_own) (is_own)

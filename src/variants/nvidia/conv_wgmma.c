@@ -31,9 +31,12 @@ bool ist_conv_wgmma_takes(const ist_conv_problem *q) {
 /* Side of the squares of pixels of PATCHES, whose patches have PATCH_ROWS; local memory that the probe had. */
 enum { SIDE = 8, PATCH_ROWS = 100, MOST_BYTES = 202 << 10, SPARE_BYTES = 2048 };
 
+static const double FILLS = 1.1; /* pixels of the squares for one of the map */
+
 /* How a row does a problem. */
 typedef struct layout {
     int patches;                          /* as in cl/nvidia/conv_wgmma.cl; 0: each tap's pixels are copied */
+    bool kept;                            /* patches of all channels at a time */
     int wide, high;                       /* squares of a line and of a column of the map */
     int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
     int shares;                           /* warpgroups that share a tile's steps */
@@ -54,7 +57,7 @@ static layout layout_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     enum { STAGES = 4 };
     int bm = r->mr, bn = r->nv * r->vl, step = (bm + bn) * BK * 2;
     layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE), .stages = r->stages, .shares = 1};
-    bool fills = l.wide * l.high * (SIDE * SIDE) <= 1.1 * q->oh * q->ow;
+    bool fills = l.wide * l.high * (SIDE * SIDE) <= FILLS * q->oh * q->ow;
     if (ist_conv_keeps_extents(q) && fills && bm % (2 * SIDE * SIDE) == 0) {
         int patches = q->f.in > BK ? 2 : 1, pixels = bm / (SIDE * SIDE) * PATCH_ROWS * (BK * 2 + 4);
         int local = local_bytes(r, patches * pixels + r->stages * bn * BK * 2);
@@ -151,20 +154,52 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     return !ist_plan_status(p);
 }
 
-/* As many steps in local memory as find room, where each group has a compute unit to itself and there are steps enough
- * for it to matter: more copies are under way. Not of patches, nor of the tile with which whole networks lost by it
- * (perf/notes/gpu_convolutions). Tiles of one warpgroup have two then, which share the steps; not those whose first
- * steps come from a source more (`top`). */
+/* Steps in local memory: from how many on more than a row's own are worth it, and at most. */
+enum { LEAST_STEPS = 6, MOST_STEPS = 24 };
+
+/* As many steps as find room with `rest` bytes beside them, shared by `shares` warpgroups for each of the tile's; false
+ * where they are too few. */
+static bool fill(const ist_conv_tile *r, int step, int rest, int steps, int shares, layout *l) {
+    const int sums = shares > 1 ? r->mr * r->nv * r->vl * (int)sizeof(float) : 0;
+    int stages = (MOST_BYTES - SPARE_BYTES - rest - sums) / step;
+    if (stages > MOST_STEPS) stages = MOST_STEPS;
+    if (stages > steps) stages = ist_div_up(steps, shares) * shares;
+    stages -= stages % shares;
+    if (stages < LEAST_STEPS) return false;
+    l->shares = shares, l->stages = stages, l->local = local_bytes(r, stages * step + rest + sums);
+    return true;
+}
+
+/* Places for the patches of all blocks of channels, if steps of weights find room beside them. */
+static bool keep(const ist_conv_tile *r, const ist_conv_problem *q, int shares, layout *l) {
+    const int squares = r->mr / (SIDE * SIDE), blocks = q->f.in / BK;
+    const int patches = blocks * (int)ist_round_up((size_t)(squares * PATCH_ROWS * BK * 2), 1024);
+    if (!ist_conv_keeps_extents(q) || l->wide * l->high * (SIDE * SIDE) > FILLS * q->oh * q->ow) return false;
+    if (!fill(r, r->nv * r->vl * BK * 2, patches + squares * PATCH_ROWS * 4, ist_conv_wgmma_steps(q), shares, l))
+        return false;
+    l->patches = blocks, l->kept = true, l->row_tiles = ist_div_up(q->x.n * l->wide * l->high, squares);
+    return true;
+}
+
+/* Where each group has a compute unit to itself more copies are under way: patches are kept, else steps fill the room;
+ * of patches that take turns as many as leave two steps in which the next are copied. Not of a tile with which whole
+ * networks lost by it (perf/notes/gpu_convolutions). Tiles of 64 pixels, and of 128 that are kept, have twice the
+ * warpgroups then, which share the steps; not those whose first steps come from a source more (`top`). */
 static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, bool top, layout *l) {
-    enum { LEAST = 6, PIXELS = 128, CHANNELS = 96, ALONE = 64 };
-    const int bn = r->nv * r->vl, groups = l->row_tiles * ist_div_up(q->f.out, bn);
-    const int deep = (MOST_BYTES - SPARE_BYTES) / l->copies;
-    if (l->patches || groups > ist_plan_units(p) || ist_conv_wgmma_steps(q) < LEAST || deep < LEAST) return;
-    if (r->mr == PIXELS && bn == CHANNELS) return;
-    l->stages = deep, l->local = local_bytes(r, deep * l->copies);
-    const int sums = r->mr * bn * (int)sizeof(float), places = (MOST_BYTES - SPARE_BYTES - sums) / l->copies / 2 * 2;
-    if (r->mr != ALONE || r->warps_k || top || places < LEAST) return;
-    l->shares = 2, l->stages = places, l->local = local_bytes(r, places * l->copies + sums);
+    enum { ALONE = 64, PIXELS = 128, CHANNELS = 96 };
+    const int bn = r->nv * r->vl, steps = ist_conv_wgmma_steps(q), step = bn * BK * 2;
+    const bool can_share = !r->warps_k && !top;
+    if (l->row_tiles * ist_div_up(q->f.out, bn) > ist_plan_units(p) || steps < LEAST_STEPS) return;
+    if (keep(r, q, can_share && r->mr <= PIXELS ? 2 : 1, l)) return;
+    if (l->patches) {
+        const int most = q->taps - 1 + r->warps_k, more = (MOST_BYTES - l->local) / step;
+        const int stages = l->stages + more < most ? l->stages + more : most;
+        if (stages > l->stages) l->local += (stages - l->stages) * step, l->stages = stages;
+    } else if (r->mr == ALONE && can_share && fill(r, l->copies, 0, MOST_STEPS, 2, l)) {
+        return;
+    } else if (r->mr != PIXELS || bn != CHANNELS) {
+        fill(r, l->copies, 0, MOST_STEPS, 1, l);
+    }
 }
 
 /* `reuse`: of a 1x1 convolution's rows. `top_steps`: of what comes from the addend, which is a source then. */
@@ -173,8 +208,8 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
     deepen(p, r, q, top_steps > 0, &l);
-    char patches[24] = "";
-    if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d", l.patches);
+    char patches[32] = "";
+    if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d%s", l.patches, l.kept ? " -DKEPT" : "");
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines =
