@@ -61,7 +61,7 @@ Test(conv_mma, results_in_place) {
 }
 
 /* Warpgroups: channels that end within a step, windows of blocks of channels with stride and addends, two products of a
- * warpgroup with a step under way beside another's, filters of 2x2, two warpgroups that share the steps of a tile. */
+ * warpgroup with a step under way beside another's, filters of 2x2, both addends. */
 Test(conv_mma, warpgroups) {
     const convtest_shape shapes[] = {
         {1, 5, 7, 72, 40, 1, 1, 0, 1, {.act = IST_ACT_SILU}},
@@ -76,8 +76,8 @@ Test(conv_mma, warpgroups) {
 }
 
 /* One addend, which comes with the last steps of the product: where there are fewer steps than are under way and more,
- * of half the size, one for all images, behind the limit, of so few groups that more steps are under way and two
- * warpgroups, or two pairs, share them: an odd number, and an even one that is more than find room. */
+ * of half the size, one for all images, behind the limit, of so few groups that more steps are under way, fewer
+ * than there are and all of them. */
 Test(conv_mma, warpgroups_one_addend) {
     const struct {
         const char *variant;
@@ -108,18 +108,19 @@ Test(conv_mma, warpgroups_patches) {
                    &(convtest_shape){5, 15, 8, 64, 72, 3, 1, 1, 1, {.act = IST_ACT_RELU}}, -1, 41);
 }
 
-/* Few enough groups that each keeps the squares of all blocks of channels, and twice the warpgroups share the steps: an
- * odd number of blocks, of squares that end beyond the map; two squares, one of them of the next image, behind a limit;
- * one block; two squares of a warpgroup, whose steps nobody shares. */
+/* Few enough groups that each keeps the squares of all blocks of channels: three blocks, of squares that end beyond the
+ * map; two squares, one of them of the next image, behind a limit; one block; two squares of a warpgroup; so many
+ * blocks that they take turns all the same, with more steps of weights under way. */
 Test(conv_mma, warpgroups_kept_patches) {
     const convtest_extras extras = {.act = IST_ACT_SILU, .before = true, .after = true};
     convtest_check(convtest_variant("wg_64x64"), &(convtest_shape){1, 8, 15, 192, 40, 3, 1, 1, 1, extras}, -1, 42);
     if (optest_small()) return;
     convtest_check(convtest_variant("wg_128x96"),
                    &(convtest_shape){3, 7, 8, 128, 88, 3, 1, 1, 1, {.act = IST_ACT_RELU, .after = true}}, 2, 43);
-    convtest_check(convtest_variant("wg_64x96"), &(convtest_shape){1, 8, 8, 64, 24, 3, 1, 1, 1, {.lab = true}}, -1, 44);
+    convtest_check(convtest_variant("wg_64x48"), &(convtest_shape){1, 8, 8, 64, 56, 3, 1, 1, 1, {.lab = true}}, -1, 44);
     convtest_check(convtest_variant("wg_256x64"),
                    &(convtest_shape){1, 16, 24, 128, 56, 3, 1, 1, 1, {.act = IST_ACT_SILU}}, -1, 45);
+    convtest_check(convtest_variant("wg_128x64"), &(convtest_shape){1, 8, 16, 384, 40, 3, 1, 1, 1, extras}, -1, 46);
 }
 
 /* Images of `pixels` with which each group of a GPU has more than two tiles of 128 pixels; at least `least`. */

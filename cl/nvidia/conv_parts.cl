@@ -104,12 +104,21 @@ static inline void store_part(const float *v, __global TY *p, int left, bool ali
 
 /* Where part q (eight channels, 16 bytes) of a row of BN halves of results lies in local memory, in bytes: exchanged within
  * the row so that a fragment's rows lie in different banks. */
-#define RESULT_PART(row, q) ((row) * (BN * 2) + (((q) ^ (BN % 64 == 0 ? (row)&7 : (row) >> 1 & 3)) << 4))
+#define RESULT_PART(row, q) ((row) * (BN * 2) + (((q) ^ ROW_EXCHANGE(row)) << 4))
+#if BN % 64 == 0
+#define ROW_EXCHANGE(row) ((row)&7)
+#define ROW_ITEMS         8
+#elif BN % 32 == 0
+#define ROW_EXCHANGE(row) ((row) >> 1 & 3)
+#define ROW_ITEMS         4
+#else
+#define ROW_EXCHANGE(row) ((row) >> 2 & 1)
+#define ROW_ITEMS         2
+#endif
 
 /* Row r of the `rows` of results goes to pixel PIXEL(r) of y, or nowhere where that is negative: work-item number `me` of
  * `count` loads some parts before it stores them. ROW_ITEMS work-items share a row; `rows` is a multiple of
  * count / ROW_ITEMS. */
-#define ROW_ITEMS (BN % 64 == 0 ? 8 : 4)
 #define ROW_TURNS (BN / 8 / ROW_ITEMS)
 #define STORE_ROWS(me, count, rows, results, PIXEL)                                                                    \
     do {                                                                                                               \

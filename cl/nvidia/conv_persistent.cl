@@ -279,7 +279,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #else
         const int used = (slot == 0 ? STAGES - 1 : slot - 1) * STAGE;
 #endif
-        GROUP_BARRIER(warp / 4, 128); /* all warps of the group have read their pixels */
+        GROUP_BARRIER(warp / 4); /* all warps of the group have read their pixels */
 #pragma unroll
         for (int i = 0; i < EACH; i++)
 #pragma unroll

@@ -175,7 +175,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
             COPY_WAIT(AHEAD);
             GROUP_PUBLISH();
-            GROUP_BARRIER(mine, 128);
+            GROUP_BARRIER(mine);
             const matrix_at a = from_a + (uint)(slot * (CHUNK / 16)), b = from_b + (uint)(chunk * (TAPS * STEP / 16));
             GROUP_BEGIN();
 UNROLL
@@ -199,7 +199,7 @@ UNROLL
                 words[RESULT_PART(row + h * 8, j) / 4 + lane % 4] = halves_of(v.x, v.y);
             }
         }
-        GROUP_BARRIER(mine, 128);
+        GROUP_BARRIER(mine);
 #if TAPS == 9
         const int square = TILE(turn), n = divided(square, arg.by_squares), at = square - n * arg.squares;
         const int line = divided(at, arg.by_squares_x), y0 = line * 8, x0 = (at - line * arg.squares_x) * 8;

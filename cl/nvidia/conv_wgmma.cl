@@ -9,13 +9,8 @@
  *
  * PATCHES, for 3x3 convolutions that keep the extents: 64 pixels are eight lines of eight, and the 10 x 10 in and around them
  * are copied once for nine taps, whose products read the same rows from another start. PATCHES 2: the next 64 channels'
- * come while these are multiplied; 1: there are no more than 64. With KEPT there is a place for each 64 channels, so that
- * all of them are asked for at the beginning and steps of weights alone fill the places.
- *
- * SHARES 2 (with FLIGHT 0, EACH 1, not with TOP, nor with PATCHES that are not KEPT; STAGES even): twice the warpgroups, of
- * which each half takes every other step. A half has its own places in local memory and waits for its own copies, since what
- * a step does one after the other (waits, meets, multiplies, asks for more) holds up a group that has a unit to itself. At
- * the end each finishes half of the channels.
+ * come while these are multiplied; 1: there are no more than 64. KEPT: there are places for all of them, so that all are
+ * asked for at the beginning, those of block b + 1 with the weights of step b, and later copies are weights alone.
  *
  * BEFORE, AFTER: with addends in front of the activation and behind it and the affine block. TOP, for POINT: the channels
  * of the first TOP steps are those of `before`, a map of half the extents that is upsampled (nearest).
@@ -23,19 +18,14 @@
  * Buffers as in nvidia/conv_mma, but weights [step][16-channel blocks * 16][64 halves], the 16-byte parts of a row
  * exchanged as there, and neither partial sums nor splits, but with LEFT_OUT, for POINT, `content` (portable/left_out);
  * channels of the result and of addends in whole parts of 16 bytes. */
-#ifndef SHARES
-#define SHARES 1
-#endif
-#define TEAM    (128 * GROUPS) /* work-items of a step */
-#define THREADS (TEAM * SHARES)
+#define THREADS (128 * GROUPS)
 #define BM      (64 * GROUPS * EACH)
 #define BK      64
 #define PARTS   8 /* 16-byte parts of a row in local memory */
-#define PASS    (TEAM / PARTS)
+#define PASS    (THREADS / PARTS)
 #define PASSES  (BM / PASS)
 #define NI      (BN / 8)
-#define OURS    (NI / SHARES) /* column blocks that a warpgroup finishes */
-#define LATER   (STAGES - SHARES * (1 + FLIGHT)) /* steps from a copy to its products */
+#define LATER   (STAGES - 1 - FLIGHT) /* steps from a copy to its products */
 #ifdef PATCHES
 #define TAPS       9
 #define SQUARES    (BM / 64)
@@ -45,12 +35,9 @@
 #define A_BYTES    (PATCHES * BUFFER)
 #define STAGE      (BN * 128)
 #define TILES_BYTES (A_BYTES + STAGES * STAGE)
-#define PATCH_PASS   (THREADS / PARTS)
-#define PATCH_PASSES ((SQUARES * PATCH_ROWS + PATCH_PASS - 1) / PATCH_PASS)
+#define PATCH_PASSES ((SQUARES * PATCH_ROWS + PASS - 1) / PASS)
 #ifdef KEPT
 #define BUFFER_OF(block) ((block)*BUFFER)
-/* Whether step `first` or the other half's behind it is the first one of its patches. */
-#define BEGINS_BLOCK(first) ((first) % TAPS == 0 || ((first) % TAPS == TAPS - 1 && (first) + 1 < end))
 #else
 #define BUFFER_OF(block) (((block)&1) * BUFFER)
 #endif
@@ -64,7 +51,7 @@
 #define SQUARE_AT  512
 #endif
 #define B_PARTS  (BN * 8)
-#define B_COPIES ((B_PARTS + TEAM - 1) / TEAM)
+#define B_COPIES ((B_PARTS + THREADS - 1) / THREADS)
 #define RESULTS (BM * BN / 8) /* 16-byte parts of the tile of results */
 #if defined(BEFORE) && defined(AFTER)
 #define AFTER_AT RESULTS /* the addend behind the activation lies behind the other one */
@@ -79,19 +66,16 @@
 #define RESULTS_AT 0
 #endif
 #define MAIN_BYTES (TILES_BYTES > (AFTER_AT + RESULTS) * 16 ? TILES_BYTES : (AFTER_AT + RESULTS) * 16)
-/* Sums that the warpgroups hand each other lie behind the biases: [receiver][block][column block][work-item]. */
-#define SUMS_AT    (MAIN_BYTES + BN * 4)
-#define SUMS_BYTES (SHARES > 1 ? BM * BN * 4 : 0)
 
 #ifdef PATCHES
 /* Passes FIRST .. FIRST + COUNT over the pixels of 64 channels. */
 #define COPY_PATCHES(BLOCK, FIRST, COUNT)                                                                              \
     do {                                                                                                               \
         _Pragma("unroll") for (int i = 0; i < (COUNT); i++) {                                                          \
-            int row = patch_first + ((FIRST) + i) * PATCH_PASS;                                                        \
+            int row = first + ((FIRST) + i) * PASS;                                                                    \
             if (row < SQUARES * PATCH_ROWS) {                                                                          \
                 int p = pixels[row];                                                                                   \
-                COPY16(to_patch + BUFFER_OF(BLOCK) + ((FIRST) + i) * (PATCH_PASS * 128),                               \
+                COPY16(to_a + BUFFER_OF(BLOCK) + ((FIRST) + i) * (PASS * 128),                                         \
                        x + (max(p, 0) * shape.x_ld + shape.x_c0 + (BLOCK)*BK + part * 8), p >= 0 ? 16 : 0);            \
             }                                                                                                          \
         }                                                                                                              \
@@ -130,16 +114,16 @@
 #define COPY_WEIGHTS(STEP, SLOT)                                                                                       \
     do {                                                                                                               \
         int at = from_w + (STEP)*step_size;                                                                            \
-        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % TEAM == 0 || me + i * TEAM < B_PARTS)       \
-            COPY16(to_b + (SLOT)*STAGE + i * (TEAM * 16), w + (at + i * TEAM),                                         \
-                   me + i * TEAM < real_w ? 16 : 0);                                                                   \
+        _Pragma("unroll") for (int i = 0; i < B_COPIES; i++) if (B_PARTS % THREADS == 0 || id + i * THREADS < B_PARTS) \
+            COPY16(to_b + (SLOT)*STAGE + i * (THREADS * 16), w + (at + i * THREADS),                                   \
+                   id + i * THREADS < real_w ? 16 : 0);                                                                \
     } while (0)
 
 /* The tile's pixels of an addend, in rows, to local memory; FLAGS as `place` wants them. */
-#define COPY_ADDEND(TO, FROM, LD, C0, FLAGS, who, count)                                                               \
+#define COPY_ADDEND(TO, FROM, LD, C0, FLAGS)                                                                           \
     do {                                                                                                               \
         const int flags = FLAGS;                                                                                       \
-        _Pragma("unroll 4") for (int k = (who); k < RESULTS; k += (count)) {                                           \
+        _Pragma("unroll 4") for (int k = id; k < RESULTS; k += THREADS) {                                              \
             const int r = k / (BN / 8), q = k % (BN / 8), c = block0 * 16 + q * 8;                                     \
             const int p = clamp(ROW_PIXEL(r), 0, all - 1);                                                             \
             const int at = flags ? place(p, shape, flags, arg.by_w, arg.by_h) : p;                                     \
@@ -147,17 +131,17 @@
         }                                                                                                              \
     } while (0)
 #ifdef BEFORE
-#define COPY_BEFORE(to, who, count)                                                                                    \
-    COPY_ADDEND(to, before, epi.before_ld, epi.before_c0, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE), who, count)
+#define COPY_BEFORE(to)                                                                                                \
+    COPY_ADDEND(to, before, epi.before_ld, epi.before_c0, epi.flags & (EPI_BEFORE_UP2 | EPI_BEFORE_ONE))
 #else
-#define COPY_BEFORE(to, who, count)
+#define COPY_BEFORE(to)
 #endif
 #ifdef AFTER
-#define COPY_AFTER(to, who, count)                                                                                     \
+#define COPY_AFTER(to)                                                                                                 \
     COPY_ADDEND((to) + AFTER_AT * 16, after, epi.after_ld, epi.after_c0,                                               \
-                epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0, who, count)
+                epi.flags & EPI_AFTER_ONE ? EPI_BEFORE_ONE : 0)
 #else
-#define COPY_AFTER(to, who, count)
+#define COPY_AFTER(to)
 #endif
 
 #ifdef PATCHES
@@ -174,9 +158,8 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
      conv_wgmma_args arg) {
     const conv_shape shape = arg.shape;
     const epilogue_args epi = arg.epi;
-    __local uint4 memory[(SUMS_AT + SUMS_BYTES) / 16 + 64]; /* stages, later results, bias, sums; from a multiple of 1024 */
-    const int id = get_local_id(0), share = SHARES > 1 ? WARP_UNIFORM(id / TEAM) : 0, me = id - share * TEAM;
-    const int lane = me & 31, warp = me >> 5;
+    __local uint4 memory[(MAIN_BYTES + BN * 4) / 16 + 64]; /* stages, later results, bias; from a multiple of 1024 */
+    const int id = get_local_id(0), lane = id & 31, warp = id >> 5;
     const uint start = SHARED(memory), shared = (start + 1023u) & ~1023u;
     __local uint4 *main = memory + (shared - start) / 16;
     const int group = get_group_id(0);
@@ -185,13 +168,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     const int items = min(shape.items, *limit), rows = items * shape.y_h * shape.y_w, end = arg.steps;
 
     /* What this work-item copies: part `part` of the rows first, first + PASS, .. and of the weights. */
-    const int part = me % PARTS, first = me / PARTS;
-    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + me * 16;
+    const int part = id % PARTS, first = id / PARTS;
+    const uint to_a = shared + first * 128 + ((part ^ (first & 7)) << 4), to_b = shared + A_BYTES + id * 16;
     const int step_size = arg.blocks * (16 * PARTS), real_w = step_size - block0 * (16 * PARTS);
-    const int from_w = block0 * (16 * PARTS) + me;
+    const int from_w = block0 * (16 * PARTS) + id;
 #ifdef PATCHES
-    const int patch_first = id / PARTS; /* by all warpgroups */
-    const uint to_patch = shared + patch_first * 128 + ((part ^ (patch_first & 7)) << 4);
     __local int pixels[SQUARES * PATCH_ROWS]; /* -1 outside the map */
     for (int i = id; i < SQUARES * PATCH_ROWS; i += THREADS) {
         const int square = row_tile * SQUARES + i / PATCH_ROWS, n = divided(square, arg.by_squares);
@@ -237,7 +218,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
     COPY_PATCHES(0, 0, PATCH_PASSES);
 #endif
 #pragma unroll 1
-    for (int s = share; s < LATER; s += SHARES) {
+    for (int s = 0; s < LATER; s++) {
         if (s < end) {
             COPY_WEIGHTS(s, s);
 #ifndef PATCHES
@@ -245,7 +226,7 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
         }
 #ifdef KEPT
-        if (s / SHARES + 1 < PATCHES) COPY_PATCHES(s / SHARES + 1, 0, PATCH_PASSES);
+        if (s + 1 < PATCHES) COPY_PATCHES(s + 1, 0, PATCH_PASSES);
 #endif
         COPY_COMMIT();
     }
@@ -269,36 +250,25 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 
 #ifdef PATCHES
     const matrix_at from_a = MATRIX_AT_PITCH(shared + warp / 4 * (EACH * PATCH_ROWS * 128), PATCH_LINE * 8);
-    int block = 0, tap = share;
+    int block = 0, tap = 0;
 #else
     const matrix_at from_a = MATRIX_AT(shared + warp / 4 * (EACH * 64 * 128));
 #endif
     const matrix_at from_b = MATRIX_AT(shared + A_BYTES);
-    int slot = share, to = share + LATER; /* of the step, and of the one that is copied meanwhile */
-    const int turns = GROUP_TURNS((end - share + SHARES - 1) / SHARES, (end + SHARES - 1) / SHARES);
-    for (int turn = 0, step = share; turn < turns; turn++, step += SHARES) {
+    int slot = 0, to = LATER; /* of the step, and of the one that is copied meanwhile */
+    for (int step = 0; step < end; step++) {
         COPY_WAIT(AHEAD);
         GROUP_PUBLISH();
 #if FLIGHT == 0
         GROUP_WAIT(0);
 #endif
-#if SHARES > 1
-#ifdef KEPT
-        if (BEGINS_BLOCK(turn * SHARES))
-            barrier(CLK_LOCAL_MEM_FENCE); /* what both halves have copied */
-        else
-#endif
-            GROUP_BARRIER(share, TEAM);
-#else
         barrier(CLK_LOCAL_MEM_FENCE);
-#endif
 #ifdef PATCHES
         const int a_at = BUFFER_OF(block) / 16 + (tap / 3 * PATCH_LINE + tap % 3) * 8;
 #else
         const int a_at = slot * (STAGE / 16);
 #endif
-        if (GROUP_OWN_TURN(step < end))
-            GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
+        GROUP_STEP(BN, EACH, acc, from_a, a_at, SQUARE_AT, from_b, slot * (STAGE / 16));
         if (step + LATER < end) {
             COPY_WEIGHTS(step + LATER, to);
 #ifndef PATCHES
@@ -306,49 +276,35 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #endif
         }
 #ifdef EARLY
-        if (step == max(end - LATER, end % SHARES)) { /* by the warpgroup whose place that is */
-            COPY_BEFORE(shared + RESULTS_AT, me, TEAM);
-            COPY_AFTER(shared + RESULTS_AT, me, TEAM);
+        if (step == max(end - LATER, 0)) {
+            COPY_BEFORE(shared + RESULTS_AT);
+            COPY_AFTER(shared + RESULTS_AT);
         }
 #endif
 #ifdef PATCHES
 #ifdef KEPT
-        if (turn + LATER / SHARES + 1 < PATCHES) COPY_PATCHES(turn + LATER / SHARES + 1, 0, PATCH_PASSES);
+        if (step + LATER + 1 < PATCHES) COPY_PATCHES(step + LATER + 1, 0, PATCH_PASSES);
 #elif PATCHES > 1
         if (tap > 0 && tap <= SLICES && (block + 1) * TAPS < end) COPY_PATCHES(block + 1, (tap - 1) * SLICE, SLICE);
 #endif
-        block += tap >= TAPS - SHARES;
-        tap = tap >= TAPS - SHARES ? tap - (TAPS - SHARES) : tap + SHARES;
+        block += tap == TAPS - 1;
+        tap = tap == TAPS - 1 ? 0 : tap + 1;
 #endif
         COPY_COMMIT();
 #if FLIGHT == 1
         GROUP_WAIT(1);
 #endif
-        slot = slot >= STAGES - SHARES ? slot - (STAGES - SHARES) : slot + SHARES;
-        to = to >= STAGES - SHARES ? to - (STAGES - SHARES) : to + SHARES;
+        slot = slot == STAGES - 1 ? 0 : slot + 1;
+        to = to == STAGES - 1 ? 0 : to + 1;
     }
     GROUP_WAIT(0);
     COPY_WAIT(0);
-#if SHARES > 1
-    __local float4 *const sums = (__local float4 *)(main + SUMS_AT / 16) + me;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-#pragma unroll
-        for (int j = 0; j < OURS; j++) {
-            const float4 low = (float4)(acc[i][j][0], acc[i][j][1], acc[i][j][2], acc[i][j][3]);
-            const float4 high =
-                (float4)(acc[i][OURS + j][0], acc[i][OURS + j][1], acc[i][OURS + j][2], acc[i][OURS + j][3]);
-            const float4 own = share ? high : low;
-            sums[(((1 - share) * EACH + i) * OURS + j) * TEAM] = share ? low : high;
-            acc[i][j][0] = own.x, acc[i][j][1] = own.y, acc[i][j][2] = own.z, acc[i][j][3] = own.w;
-        }
-#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* Results are made from fragments and leave local memory in rows. */
 #if (defined(BEFORE) || defined(AFTER)) && !defined(EARLY)
-    COPY_BEFORE(shared + RESULTS_AT, id, THREADS);
-    COPY_AFTER(shared + RESULTS_AT, id, THREADS);
+    COPY_BEFORE(shared + RESULTS_AT);
+    COPY_AFTER(shared + RESULTS_AT);
     COPY_WAIT(0);
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
@@ -359,16 +315,11 @@ conv(__global const T *restrict x, __global const uint4 *restrict w, __global co
 #pragma unroll
     for (int i = 0; i < EACH; i++)
 #pragma unroll
-        for (int j = 0; j < OURS; j++) {
-            const int column = share * OURS + j;
-            const float2 b = biases[column * 4];
-#if SHARES > 1
-            const float4 more = sums[((share * EACH + i) * OURS + j) * TEAM];
-            acc[i][j][0] += more.x, acc[i][j][1] += more.y, acc[i][j][2] += more.z, acc[i][j][3] += more.w;
-#endif
+        for (int j = 0; j < NI; j++) {
+            const float2 b = biases[j * 4];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int at = RESULT_PART(row + i * 64 + h * 8, column) / 4 + lane % 4;
+                const int at = RESULT_PART(row + i * 64 + h * 8, j) / 4 + lane % 4;
                 float2 v = (float2)(acc[i][j][2 * h], acc[i][j][2 * h + 1]) + b;
 #ifdef BEFORE
                 v += floats_of(words[at]);

@@ -31,14 +31,12 @@ typedef ulong matrix_at;
 #define GROUP_WAIT(n)  GROUP_WAIT_(n)
 /* What this work-item wrote to local memory is there for the products of who passes the next barrier. */
 #define GROUP_PUBLISH() __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory")
-/* A barrier of `items` work-items, whole warpgroups, of which the work-group's are the `number`th; all must have as many. */
-#define GROUP_BARRIER(number, items) __asm__ volatile("bar.sync %0, %1;" ::"r"((number) + 1), "n"(items) : "memory")
+/* A barrier of the warpgroup with this number in its work-group; all warpgroups must have as many. */
+#define GROUP_BARRIER(number) __asm__ volatile("bar.sync %0, 128;" ::"r"((number) + 1) : "memory")
 /* The work-items of a warp see what they wrote to local memory. */
 #define WARP_MEETS() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
-/* How often a warpgroup passes its own barriers: `own`; `all` where they are those of the work-group. Then it makes turns
- * that are not its own, which the second tells. */
+/* How often a warpgroup passes its own barriers: `own`; `all` where they are those of the work-group. */
 #define GROUP_TURNS(own, all) (own)
-#define GROUP_OWN_TURN(is_own) 1
 
 /* c[j][0..4) += A B: 64 rows of A, N rows of B (columns of the result, eight in each j), 16 halves of each. */
 #define GROUP_SUMS(c, j) "+f"((c)[j][0]), "+f"((c)[j][1]), "+f"((c)[j][2]), "+f"((c)[j][3])
@@ -247,10 +245,9 @@ typedef uint matrix_at;
 #define GROUP_COMMIT()
 #define GROUP_WAIT(n)
 #define GROUP_PUBLISH()
-#define GROUP_BARRIER(number, items) barrier(CLK_LOCAL_MEM_FENCE)
+#define GROUP_BARRIER(number) barrier(CLK_LOCAL_MEM_FENCE)
 #define WARP_MEETS()          barrier(CLK_LOCAL_MEM_FENCE)
 #define GROUP_TURNS(own, all) (all)
-#define GROUP_OWN_TURN(is_own) (is_own)
 
 /* Halves 2 `pair` and the next of a row of the matrix at `at` (its start may be inside a row). */
 static inline float2 group_pair(__local const uint4 *memory, uint at, int row, int pair) {

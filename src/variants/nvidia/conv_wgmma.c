@@ -39,7 +39,7 @@ typedef struct layout {
     bool kept;                            /* patches of all channels at a time */
     int wide, high;                       /* squares of a line and of a column of the map */
     int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
-    int shares;                           /* warpgroups that share a tile's steps */
+    int flight;                           /* steps whose products are under way beside another's */
 } layout;
 
 /* Of so many bytes of steps; two tiles of results and addends fit in any case. */
@@ -56,7 +56,8 @@ static int side_by_side(int local) {
 static layout layout_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     enum { STAGES = 4 };
     int bm = r->mr, bn = r->nv * r->vl, step = (bm + bn) * BK * 2;
-    layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE), .stages = r->stages, .shares = 1};
+    layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE)};
+    l.stages = r->stages, l.flight = r->warps_k;
     bool fills = l.wide * l.high * (SIDE * SIDE) <= FILLS * q->oh * q->ow;
     if (ist_conv_keeps_extents(q) && fills && bm % (2 * SIDE * SIDE) == 0) {
         int patches = q->f.in > BK ? 2 : 1, pixels = bm / (SIDE * SIDE) * PATCH_ROWS * (BK * 2 + 4);
@@ -154,52 +155,45 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
     return !ist_plan_status(p);
 }
 
-/* Steps in local memory: from how many on more than a row's own are worth it, and at most. */
-enum { LEAST_STEPS = 6, MOST_STEPS = 24 };
+/* Steps in local memory: from how many on more than a row's own are worth it, and at most. They fill so many bytes and
+ * no more: copies under way lie in the first-level cache, which has what local memory leaves of a unit's 256 KiB
+ * (perf/notes/gpu_convolutions). */
+enum { LEAST_STEPS = 6, MOST_STEPS = 24, FILL_BYTES = 163 << 10 };
 
-/* As many steps as find room with `rest` bytes beside them, shared by `shares` warpgroups for each of the tile's; false
- * where they are too few. */
-static bool fill(const ist_conv_tile *r, int step, int rest, int steps, int shares, layout *l) {
-    const int sums = shares > 1 ? r->mr * r->nv * r->vl * (int)sizeof(float) : 0;
-    int stages = (MOST_BYTES - SPARE_BYTES - rest - sums) / step;
+/* As many steps of `copies` bytes as find room with `rest` bytes beside them; false where they are too few. */
+static bool fill(const ist_conv_tile *r, const ist_conv_problem *q, int copies, int rest, layout *l) {
+    const int steps = ist_conv_wgmma_steps(q);
+    int stages = (FILL_BYTES - SPARE_BYTES - rest) / copies;
     if (stages > MOST_STEPS) stages = MOST_STEPS;
-    if (stages > steps) stages = ist_div_up(steps, shares) * shares;
-    stages -= stages % shares;
+    if (stages > steps) stages = steps;
     if (stages < LEAST_STEPS) return false;
-    l->shares = shares, l->stages = stages, l->local = local_bytes(r, stages * step + rest + sums);
+    l->stages = stages, l->flight = 1, l->local = local_bytes(r, stages * copies + rest);
     return true;
 }
 
 /* Places for the patches of all blocks of channels, if steps of weights find room beside them. */
-static bool keep(const ist_conv_tile *r, const ist_conv_problem *q, int shares, layout *l) {
+static bool keep(const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
     const int squares = r->mr / (SIDE * SIDE), blocks = q->f.in / BK;
     const int patches = blocks * (int)ist_round_up((size_t)(squares * PATCH_ROWS * BK * 2), 1024);
     if (!ist_conv_keeps_extents(q) || l->wide * l->high * (SIDE * SIDE) > FILLS * q->oh * q->ow) return false;
-    if (!fill(r, r->nv * r->vl * BK * 2, patches + squares * PATCH_ROWS * 4, ist_conv_wgmma_steps(q), shares, l))
-        return false;
+    if (!fill(r, q, r->nv * r->vl * BK * 2, patches + squares * PATCH_ROWS * 4, l)) return false;
     l->patches = blocks, l->kept = true, l->row_tiles = ist_div_up(q->x.n * l->wide * l->high, squares);
     return true;
 }
 
-/* Where each group has a compute unit to itself more copies are under way: patches are kept, else steps fill the room;
- * of patches that take turns as many as leave two steps in which the next are copied. Not of a tile with which whole
- * networks lost by it (perf/notes/gpu_convolutions). Tiles of 64 pixels, and of 128 that are kept, have twice the
- * warpgroups then, which share the steps; not those whose first steps come from a source more (`top`). */
-static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, bool top, layout *l) {
-    enum { ALONE = 64, PIXELS = 128, CHANNELS = 96 };
-    const int bn = r->nv * r->vl, steps = ist_conv_wgmma_steps(q), step = bn * BK * 2;
-    const bool can_share = !r->warps_k && !top;
-    if (l->row_tiles * ist_div_up(q->f.out, bn) > ist_plan_units(p) || steps < LEAST_STEPS) return;
-    if (keep(r, q, can_share && r->mr <= PIXELS ? 2 : 1, l)) return;
-    if (l->patches) {
-        const int most = q->taps - 1 + r->warps_k, more = (MOST_BYTES - l->local) / step;
-        const int stages = l->stages + more < most ? l->stages + more : most;
-        if (stages > l->stages) l->local += (stages - l->stages) * step, l->stages = stages;
-    } else if (r->mr == ALONE && can_share && fill(r, l->copies, 0, MOST_STEPS, 2, l)) {
+/* Where each group has a compute unit to itself more copies are under way, and two steps' products at a time: patches
+ * are kept, else steps fill the room; of patches that take turns as many as leave two steps in which the next are
+ * copied. */
+static void deepen(const ist_plan *p, const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
+    const int bn = r->nv * r->vl, weights = bn * BK * 2;
+    if (l->row_tiles * ist_div_up(q->f.out, bn) > ist_plan_units(p) || keep(r, q, l)) return;
+    if (!l->patches) {
+        fill(r, q, l->copies, 0, l);
         return;
-    } else if (r->mr != PIXELS || bn != CHANNELS) {
-        fill(r, l->copies, 0, MOST_STEPS, 1, l);
     }
+    const int most = q->taps - 1 + l->flight, more = (FILL_BYTES - l->local) / weights;
+    const int stages = l->stages + more < most ? l->stages + more : most;
+    if (stages > l->stages) l->local += (stages - l->stages) * weights, l->stages = stages;
 }
 
 /* `reuse`: of a 1x1 convolution's rows. `top_steps`: of what comes from the addend, which is a source then. */
@@ -207,18 +201,17 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                    int top_steps) {
     int bn = r->nv * r->vl, blocks = ist_div_up(q->f.out, BLOCK), col_tiles = ist_div_up(q->f.out, bn);
     layout l = layout_of(r, q);
-    deepen(p, r, q, top_steps > 0, &l);
+    deepen(p, r, q, &l);
     char patches[32] = "";
     if (l.patches) snprintf(patches, sizeof patches, " -DPATCHES=%d%s", l.patches, l.kept ? " -DKEPT" : "");
     ist_tensor weights = {0}, bias = {0};
     if (!ist_conv_wgmma_pack(p, q, blocks, &weights, &bias)) return;
     ist_defines defines =
         ist_defines_of(p, "-DBN=%d -DGROUPS=%d -DEACH=%d -DSTAGES=%d -DFLIGHT=%d -DAHEAD=%d -DACT=%d%s", bn, r->warps_m,
-                       r->warps_n, l.stages, r->warps_k, l.stages / l.shares - 2 - r->warps_k, (int)q->o->epi.act,
+                       r->warps_n, l.stages, l.flight, l.stages - 2 - l.flight, (int)q->o->epi.act,
                        l.patches              ? patches
                        : ist_conv_is_point(q) ? " -DPOINT"
                                               : "");
-    if (l.shares > 1) ist_defines_add(&defines, " -DSHARES=%d", l.shares);
     if (top_steps)
         ist_defines_add(&defines, " -DTOP=%d", top_steps);
     else
@@ -244,7 +237,7 @@ static void record(ist_plan *p, const ist_conv_problem *q, const ist_conv_tile *
                         .isa = "nvidia/ptx+nvidia/wgmma+nvidia/conv_parts+portable/left_out",
                         .defines = defines.text,
                         .groups = l.row_tiles * col_tiles,
-                        .items = r->items * l.shares,
+                        .items = r->items,
                         .weights = weights,
                         .bias = bias,
                         .content = reuse->content,
