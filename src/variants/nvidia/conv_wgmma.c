@@ -173,10 +173,11 @@ static bool fill(const ist_conv_tile *r, const ist_conv_problem *q, int copies, 
 
 /* Places for the patches of all blocks of channels, if steps of weights find room beside them. */
 static bool keep(const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
-    const int squares = r->mr / (SIDE * SIDE), blocks = q->f.in / BK;
-    const int patches = blocks * (int)ist_round_up((size_t)(squares * PATCH_ROWS * BK * 2), 1024);
+    const int squares = r->mr / (SIDE * SIDE), blocks = q->f.in / BK, rows = squares * PATCH_ROWS;
+    const int patch = (int)ist_round_up((size_t)rows * BK * 2, 1024);
     if (!ist_conv_keeps_extents(q) || l->wide * l->high * (SIDE * SIDE) > FILLS * q->oh * q->ow) return false;
-    if (!fill(r, q, r->nv * r->vl * BK * 2, patches + squares * PATCH_ROWS * 4, l)) return false;
+    if (blocks > FILL_BYTES / patch) return false;
+    if (!fill(r, q, r->nv * r->vl * BK * 2, blocks * patch + rows * (int)sizeof(int), l)) return false;
     l->patches = blocks, l->kept = true, l->row_tiles = ist_div_up(q->x.n * l->wide * l->high, squares);
     return true;
 }
