@@ -156,7 +156,7 @@ bool ist_conv_wgmma_pack(ist_plan *p, const ist_conv_problem *q, int blocks, ist
 }
 
 /* Steps in local memory: from how many on more than a row's own are worth it, and at most. They fill so many bytes and
- * no more: copies under way lie in the first-level cache, which has what local memory leaves of a unit's 256 KiB
+ * no more: copies presumably need room in the first-level cache, which has what local memory leaves of a unit's 256 KiB
  * (perf/notes/gpu_convolutions). */
 enum { LEAST_STEPS = 6, MOST_STEPS = 24, FILL_BYTES = 163 << 10 };
 
