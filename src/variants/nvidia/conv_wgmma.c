@@ -31,12 +31,11 @@ bool ist_conv_wgmma_takes(const ist_conv_problem *q) {
 /* Side of the squares of pixels of PATCHES, whose patches have PATCH_ROWS; local memory that the probe had. */
 enum { SIDE = 8, PATCH_ROWS = 100, MOST_BYTES = 202 << 10, SPARE_BYTES = 2048 };
 
-static const double FILLS = 1.1; /* pixels of the squares for one of the map */
-
 /* How a row does a problem. */
 typedef struct layout {
     int patches;                          /* as in cl/nvidia/conv_wgmma.cl; 0: each tap's pixels are copied */
     bool kept;                            /* patches of all channels at a time */
+    bool fills;                           /* a 3x3 layer whose map squares fill, but for a tenth */
     int wide, high;                       /* squares of a line and of a column of the map */
     int row_tiles, stages, local, copies; /* local memory, and copies of a step, both in bytes */
     int flight;                           /* steps whose products are under way beside another's */
@@ -58,8 +57,8 @@ static layout layout_of(const ist_conv_tile *r, const ist_conv_problem *q) {
     int bm = r->mr, bn = r->nv * r->vl, step = (bm + bn) * BK * 2;
     layout l = {.wide = ist_div_up(q->ow, SIDE), .high = ist_div_up(q->oh, SIDE)};
     l.stages = r->stages, l.flight = r->warps_k;
-    bool fills = l.wide * l.high * (SIDE * SIDE) <= FILLS * q->oh * q->ow;
-    if (ist_conv_keeps_extents(q) && fills && bm % (2 * SIDE * SIDE) == 0) {
+    l.fills = ist_conv_keeps_extents(q) && l.wide * l.high * (SIDE * SIDE) <= 1.1 * q->oh * q->ow;
+    if (l.fills && bm % (2 * SIDE * SIDE) == 0) {
         int patches = q->f.in > BK ? 2 : 1, pixels = bm / (SIDE * SIDE) * PATCH_ROWS * (BK * 2 + 4);
         int local = local_bytes(r, patches * pixels + r->stages * bn * BK * 2);
         int more = local_bytes(r, patches * pixels + STAGES * bn * BK * 2);
@@ -175,8 +174,7 @@ static bool fill(const ist_conv_tile *r, const ist_conv_problem *q, int copies, 
 static bool keep(const ist_conv_tile *r, const ist_conv_problem *q, layout *l) {
     const int squares = r->mr / (SIDE * SIDE), blocks = q->f.in / BK, rows = squares * PATCH_ROWS;
     const int patch = (int)ist_round_up((size_t)rows * BK * 2, 1024);
-    if (!ist_conv_keeps_extents(q) || l->wide * l->high * (SIDE * SIDE) > FILLS * q->oh * q->ow) return false;
-    if (blocks > FILL_BYTES / patch) return false;
+    if (!l->fills || blocks > FILL_BYTES / patch) return false;
     if (!fill(r, q, r->nv * r->vl * BK * 2, blocks * patch + rows * (int)sizeof(int), l)) return false;
     l->patches = blocks, l->kept = true, l->row_tiles = ist_div_up(q->x.n * l->wide * l->high, squares);
     return true;
